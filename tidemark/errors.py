@@ -21,7 +21,11 @@ exit code of the command line:
         ├── PipelineFailed      the query under test ended with an error of its own
         ├── SinkFailed          Kafka did not accept a batch of the exactly-once sink; none of it is visible
         └── DeadlineExceeded    a condition did not come true in time
+            ├── OpenTransaction     the committed records of a topic do not end, and its broker answers
             └── QueryHung           the query commits nothing more: of a run no error, it ends UNKNOWN (3)
+                ├── StartHung           it does not start
+                ├── DrainHung           it is done, and its output is not complete
+                └── StopHung            it does not stop
 """
 
 from __future__ import annotations
@@ -130,21 +134,49 @@ class DeadlineExceeded(TestbedError):
     """A condition did not come true in time."""
 
 
+class OpenTransaction(DeadlineExceeded):
+    """The committed records of a topic do not end, and its broker answers: an unfinished transaction blocks readers."""
+
+
 class QueryHung(DeadlineExceeded):
     """The query under test committed nothing more in time, or answers no more (``is_answering``).
 
-    ``waited_for`` is what the run waited for. It ends no run: the run keeps thread stacks, and is judged as it is.
+    ``waited_for`` is what the run waited for, for ``timeout_s``. It ends no run: the run keeps thread stacks, and is
+    judged as it is.
     """
+
+    phase = "run"
+    said = "the query committed nothing more"
 
     def __init__(
         self, waited_for: str, timeout_s: float, *, detail: str = "", hint: str, is_answering: bool = True
     ) -> None:
-        message = (
-            f"the query committed nothing more: timed out after {timeout_s:g} s waiting for {waited_for}"
-        )
+        message = f"{self.said}: timed out after {timeout_s:g} s waiting for {waited_for}"
         super().__init__(message, detail=detail, hint=hint)
         self.waited_for = waited_for
+        self.timeout_s = timeout_s
         self.is_answering = is_answering
+
+
+class StartHung(QueryHung):
+    """The query, or a user's job, was asked to start, and did not."""
+
+    phase = "start"
+    said = "the query did not start"
+
+
+class DrainHung(QueryHung):
+    """All batches are committed, and the output that a reader sees does not end: a transaction is open, say."""
+
+    phase = "drain"
+    said = "the output of the query is not complete"
+
+
+class StopHung(QueryHung):
+    """The query was asked to stop, and did not."""
+
+    phase = "stop"
+    said = "the query did not stop"
 
 
 def _indented(text: str) -> str:

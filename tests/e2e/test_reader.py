@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Message, Producer
 
 from tests.e2e.own_broker import OwnBroker, own_broker
-from tidemark.errors import DeadlineExceeded, TestbedError
+from tidemark.errors import DeadlineExceeded, OpenTransaction, TestbedError
 from tidemark.kafka import client as kafka
 
 RECORDS = 100
@@ -58,6 +58,7 @@ def test_a_reader_of_an_existing_topic_does_not_report_a_deletion(broker, monkey
         DeadlineExceeded, match="timed out after 6 s waiting for the committed records of 'there'"
     ) as raised:
         next(reader_at_the_end(broker, "there"))
+    assert isinstance(raised.value, OpenTransaction)
     assert "transaction" in raised.value.hint
 
 
@@ -72,4 +73,5 @@ def test_a_reader_whose_broker_is_gone_reports_the_last_error(broker, monkeypatc
         broker.start()
     assert raised.value.detail.startswith("last error: ")
     assert "broker" in raised.value.detail.lower()
+    assert not isinstance(raised.value, OpenTransaction)
     assert "transaction" not in raised.value.hint

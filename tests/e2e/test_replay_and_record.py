@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from tidemark import paths
-from tidemark.errors import EXIT_USAGE, DeadlineExceeded, UsageError
+from tidemark.errors import EXIT_USAGE, OpenTransaction, UsageError
 from tidemark.formats.contract import Contract
 from tidemark.formats.trace import Base64, Header, Record, TopicSpec, TraceReader, write_trace
 from tidemark.kafka import client as kafka
@@ -342,7 +342,7 @@ def test_drain_waits_for_an_open_transaction_and_says_so(stack, topics):
     producer.begin_transaction()
     producer.produce(name, "hanging", partition=0)
     producer.flush()
-    with pytest.raises(DeadlineExceeded, match=r"end \{0: 1\}, last stable \{0: 0\}"):
+    with pytest.raises(OpenTransaction, match=r"end \{0: 1\}, last stable \{0: 0\}"):
         list(kafka.drain(stack.bootstrap_servers, name, timeout_s=1.5))
     assert list(kafka.read_all(stack.bootstrap_servers, name)) == []
     producer.commit_transaction(ANSWER_S)

@@ -43,6 +43,7 @@ class Copy:
         self.state = list(run.state() or ())
         self.state_keys = list(run.state_keys() or ())
         self.progress = run.progress()
+        self.faults = run.faults()
         self._path = path
 
     def write(self) -> RunDirectory:
@@ -64,6 +65,8 @@ class Copy:
         if self.state_keys:
             run.write_lines("state_keys", self.state_keys)
         run.write_lines("progress", self.progress)
+        if self.faults:
+            run.write_lines("faults", self.faults)
         run.file("trace").write_bytes(self.trace)
         return run
 

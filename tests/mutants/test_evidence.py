@@ -5,11 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tests.mutants import naive
+from tests.mutants.demand_evidence import DEMAND_EVIDENCE, FAULTS, JOIN, problems
 from tests.mutants.evidence import EVERY, EVIDENCE, Copy
+from tests.mutants.mutants import ON_TIME
 from tests.mutants.score import Line
 from tests.mutants.state_evidence import STATE_EVIDENCE
 from tests.support.either_oracle import either_finds
 from tidemark.formats.contract import Contract
+from tidemark.formats.evidence import RunDirectory
 from tidemark.oracle import judge
 
 pytestmark = [pytest.mark.mutants]
@@ -54,5 +57,25 @@ def test_damaged_evidence_is_caught_by_name(join, late, recorded, tmp_path, scor
         said = naive.outcomes(damaged, kept)
         place = "state" if name in STATE_EVIDENCE else "evidence"
         score(Line(place, name, join, expected, "killed" if killed else "survived", **said), damaged)
+
+    assert survived == {}
+
+
+@pytest.mark.long
+def test_a_demand_that_is_broken_by_one_step_is_caught_by_name(run_pipeline, tmp_path, score):
+    result = run_pipeline(JOIN, impressions=400, seed=11, generator=ON_TIME, faults=FAULTS)
+    run = RunDirectory(result.run_dir)
+    assert result.verdict.verdict == "VALID", result.verdict
+    sound = naive.ids(run.output(), contract_of(run))
+    assert set(naive.outcomes(run, sound).values()) == {naive.SURVIVED}
+    survived = {}
+    for name, mutant in DEMAND_EVIDENCE.items():
+        damaged, told = problems(run, name, tmp_path)
+        either_finds(damaged, mutant.killed_by)
+        if told:
+            survived[name] = told
+        said = naive.outcomes(damaged, sound)
+        killed = "survived" if told else "killed"
+        score(Line("evidence", name, JOIN, mutant.killed_by, killed, **said), damaged)
 
     assert survived == {}

@@ -207,15 +207,7 @@ class FaultInjector:
             return batch in self._target.checkpoint.committed()
 
         recovered = f"batch {batch} to be committed after {said}"
-        try:
-            self._until(committed, recovered, self._recovery_s)
-        except DeadlineExceeded as error:
-            raise QueryHung(
-                recovered,
-                self._recovery_s,
-                detail=error.detail,
-                hint=f"{error.hint}; --hung-after waits for longer",
-            ) from error
+        self._until_recovered(committed, recovered)
         self._armed.clear()
         # By the file, because an outage may outlast the batch: the component was not needed for it.
         committed_at = self._target.checkpoint.committed_at(batch)
@@ -233,7 +225,7 @@ class FaultInjector:
     def _second_kill(self, first: Fault) -> tuple[Fault, bool]:
         """Kill the next driver, too; whether it was in time. Until then the journal has the first kill alone."""
         self.journal.append(first)
-        self._until(
+        self._until_recovered(
             lambda: batch_is_rerun(self._target, first),
             f"the driver after {first.proof['app_id']} to run batch {first.batch} again",
         )
@@ -257,7 +249,8 @@ class FaultInjector:
             self._armed.set()
             return 0
 
-        found = self._until(running, "a running batch", BATCH_S) - 1
+        # The feed sees a query that hung, and earlier than this: whoever waits for a batch has published for it.
+        found = self._until(running, "a running batch", max(BATCH_S, 2 * self._recovery_s)) - 1
         self._armed.clear()
         return RunningBatch(found, self._ends.get(found))
 
@@ -275,6 +268,14 @@ class FaultInjector:
     def _raise_if_over(self) -> None:
         if self._over.is_set():
             raise _Over
+
+    def _until_recovered(self, condition: Callable[[], bool], what: str) -> None:
+        """Wait for what the query has to do after a fault; raises ``QueryHung``."""
+        try:
+            self._until(condition, what, self._recovery_s)
+        except DeadlineExceeded as error:
+            hint = f"{error.hint}; --hung-after waits for longer"
+            raise QueryHung(what, self._recovery_s, detail=error.detail, hint=hint) from error
 
     def _until(self, condition: Callable[[], int | bool], what: str, timeout_s: float = RECOVERY_S) -> int:
         def look() -> int:

@@ -1,13 +1,14 @@
 """What a run had to do in time, and that it hung: ``demands`` and ``hang`` of the manifest.
 
 Free of I/O. :class:`Demands` is what was asked for, kept so that ``tidemark check`` judges it again from the evidence
-alone; :class:`Hang` is there if the query committed nothing more. Both may be missing.
+alone; :class:`Hang` is there if the query committed nothing more, or did not start or stop. Both may be missing.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from enum import StrEnum
 
 import msgspec
 
@@ -50,12 +51,31 @@ class Demands(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_f
         return ""
 
 
+class HangPhase(StrEnum):
+    """What the query had to do when it hung: start; commit batches; give its output; stop."""
+
+    START = "start"
+    RUN = "run"
+    DRAIN = "drain"
+    STOP = "stop"
+
+
+_SAID = {
+    HangPhase.START: "it did not start",
+    HangPhase.RUN: "no batch was committed",
+    HangPhase.DRAIN: "its output was not complete",
+    HangPhase.STOP: "it did not stop",
+}
+
+
 class Hang(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, frozen=True):
     """The query committed nothing from ``since_utc`` until ``seen_utc``, when the run was given up.
 
-    ``since_utc`` is the time of the last commit, or of the query's start. ``committed`` is the batch that was committed
-    last, ``planned`` one that was planned and not committed. ``waited_for`` says what the run waited for; ``stacks``
-    are files below the run directory with the thread stacks of driver and executors.
+    ``since_utc`` is the time of the last commit, or of the query's start. In another ``phase`` than ``run`` it is the
+    time at which the query was asked to start or to stop, or from which on its output was read and did not end.
+    ``committed`` is the batch that was committed last, ``planned`` one that was planned and not committed.
+    ``waited_for`` says what the run waited for; ``stacks`` are files below the run directory with the thread stacks of
+    driver and executors.
     """
 
     since_utc: str
@@ -64,16 +84,24 @@ class Hang(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fiel
     committed: int | None = None
     planned: int | None = None
     stacks: list[str] = []
+    phase: HangPhase = HangPhase.RUN
+
+    @property
+    def owes_batches(self) -> bool:
+        """Whether a batch was still to come."""
+        return self.phase in (HangPhase.START, HangPhase.RUN)
 
     def said(self) -> str:
         """All of it, in a sentence without a full stop."""
-        after = (
-            "none was ever committed" if self.committed is None else f"the last was batch {self.committed}"
-        )
+        after = "none was ever committed"
+        if self.committed is not None:
+            is_one = self.phase is HangPhase.RUN
+            batch = f"batch {self.committed}"
+            after = f"the last was {batch}" if is_one else f"{batch} is the last that was committed"
         planned = "" if self.planned is None else f"; batch {self.planned} was planned"
         kept = f"; thread stacks: {', '.join(self.stacks)}" if self.stacks else ""
         return (
-            f"{HUNG}: no batch was committed from {self.since_utc} until {self.seen_utc}, when the run was"
+            f"{HUNG}: {_SAID[self.phase]} from {self.since_utc} until {self.seen_utc}, when the run was"
             f" given up ({after}{planned}); it waited for {self.waited_for}{kept}"
         )
 

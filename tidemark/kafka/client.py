@@ -28,7 +28,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.cimpl import NewTopic
 
-from tidemark.errors import DeadlineExceeded, TestbedError, UsageError
+from tidemark.errors import DeadlineExceeded, OpenTransaction, TestbedError, UsageError
 from tidemark.formats.evidence import OutputRecord
 from tidemark.formats.trace import header_value
 from tidemark.kafka.connection import (
@@ -209,7 +209,8 @@ def drain(
     """The committed records of a topic, until no more follow.
 
     Raises:
-        DeadlineExceeded: no record came for ``timeout_s``, and the offsets still disagree (an open transaction).
+        OpenTransaction: no record came for ``timeout_s``, and the offsets still disagree.
+        DeadlineExceeded: no record came, and the broker had an error.
     """
     admin = connected_admin(broker)
     seen: tuple[dict[int, int], dict[int, int]] = {}, {}
@@ -334,7 +335,8 @@ class _Reader:
         ``TOPIC_CHECK_S``.
 
         Raises:
-            DeadlineExceeded: there was no progress for ``timeout_s``.
+            OpenTransaction: there was no progress for ``timeout_s``, and no error of the broker's.
+            DeadlineExceeded: there was none, and an error.
             TestbedError: the topic was missing twice in a row, or at the deadline.
         """
         before = dict(self.position)
@@ -355,12 +357,11 @@ class _Reader:
                     hint="the cluster no longer lists it: create it and run again",
                 )
             if is_late:
-                raise DeadlineExceeded(
-                    f"timed out after {timeout_s:g} s waiting for {describe()}",
-                    detail=f"last error: {self._last_error}" if self._last_error else "",
-                    hint=SEE_LOG
-                    if self._last_error
-                    else "an unfinished transaction blocks readers until the broker aborts it",
+                message = f"timed out after {timeout_s:g} s waiting for {describe()}"
+                if self._last_error:
+                    raise DeadlineExceeded(message, detail=f"last error: {self._last_error}", hint=SEE_LOG)
+                raise OpenTransaction(
+                    message, hint="an unfinished transaction blocks readers until the broker aborts it"
                 )
 
     def _is_missing(self) -> bool:

@@ -41,6 +41,7 @@ class LivenessEvidence:
     faults: Sequence[Fault]
     progress: Sequence[Mapping[str, Any]]
     hang: Hang | None = None
+    """One in which a batch was still to come."""
 
 
 def measured(about: LivenessEvidence) -> dict[str, int]:
@@ -142,7 +143,7 @@ def _check_watermarks(demands: Demands, about: LivenessEvidence, log: FindingLog
         yield _not_judged(f"a watermark that stands for at most {limit_s:g} s", why)
         return
     for since_ms, until_ms, batches in stood:
-        if until_ms - since_ms > 1000 * limit_s:
+        if (until_ms - since_ms) / 1000 > limit_s:  # 1000 * 1.001 is less than 1001
             first, last = batches[0], batches[-1]
             which = f"batch {first.batch}" if first is last else f"batches {first.batch} to {last.batch}"
             message = (

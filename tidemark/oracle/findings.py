@@ -198,7 +198,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 
@@ -277,6 +277,15 @@ class FindingLog:
         self.count(finding.property, finding.defect)
         if self.wants(finding.property, finding.defect):
             self._kept.setdefault((finding.property, finding.defect), []).append(finding)
+
+    def withdraw(self, names: Collection[str]) -> int:
+        """Take back the findings of these properties that no known defect explains; returns how many there were."""
+        taken = {name: self._unexplained.pop(name, 0) for name in names}
+        for name in names:
+            self._kept.pop((name, None), None)
+            self._rows.pop(name, None)
+        self._totals -= Counter(taken)
+        return sum(taken.values())
 
     def remember(self, name: str, identity: int, batch: int) -> None:
         """Keep which output row a finding is about, and its batch; of all, for their cause."""

@@ -19,6 +19,7 @@ import msgspec
 from tidemark.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID, BrokenEvidence, TidemarkError
 from tidemark.formats.evidence import Batch
 from tidemark.formats.faults import Fault
+from tidemark.formats.liveness import HangPhase
 from tidemark.formats.manifest import Manifest
 from tidemark.formats.run_diagnosis import Diagnosis
 from tidemark.oracle.audit_account import AuditAccount
@@ -34,6 +35,8 @@ from tidemark.oracle.spark.known_defects import KNOWN_DEFECTS
 T = TypeVar("T")
 Outcome = Literal["VALID", "INVALID", "UNKNOWN"]
 BOTH, ALONE = ("model", "sql"), ("sql",)
+ABSENT = ("lost_rows", "missing_nulls")
+"""The properties of rows that did not come: of an output that is not complete they are no findings."""
 EXIT_CODES = {"VALID": EXIT_VALID, "INVALID": EXIT_INVALID, "UNKNOWN": EXIT_UNKNOWN}
 
 
@@ -149,8 +152,20 @@ class Judgement:
 
     def explain(self, compared: Callable[[], Compared]) -> None:
         """Find what wrong rows have in common; to be called once all findings are there."""
+        self._withdraw_absent()
         if self.finding_log.unexplained():
             self._causes = self.stage("causes", lambda: cause_lines(self.finding_log, compared()))
+
+    def _withdraw_absent(self) -> None:
+        """Rows that did not come may be behind the end of an output that was not read to its end."""
+        hang = self.manifest.hang
+        if hang is None or hang.phase is not HangPhase.DRAIN:
+            return
+        if many := self.finding_log.withdraw(ABSENT):
+            self.inconclusive.append(
+                f"{many:,} rows that committed batches owed are not in the output as far as it was read:"
+                " they may come after its end"
+            )
 
     def check_gaps(self, gaps: Sequence[tuple[int, str]]) -> None:
         """A gap in the batches ends the comparison, and is a finding."""
@@ -162,7 +177,9 @@ class Judgement:
         self, batches: Sequence[Batch], faults: Sequence[Fault], progress: Sequence[Mapping[str, Any]]
     ) -> dict[str, int]:
         """What was demanded in time; returns the counts of what was measured."""
-        about = LivenessEvidence(batches, faults, progress, self.manifest.hang)
+        hang = self.manifest.hang
+        owing = hang if hang is not None and hang.owes_batches else None
+        about = LivenessEvidence(batches, faults, progress, owing)
         demands = self.manifest.demands
         if demands is not None:
             not_judged = self.stage(
@@ -179,6 +196,7 @@ class Judgement:
         spark_account: SparkAccount | None = None,
     ) -> Verdict:
         """The verdict of what was found; a coverage goal that is asked, not reached and not waived is inconclusive."""
+        self._withdraw_absent()
         may_miss = [name for name in self.manifest.waived if name in WAIVABLE]
         missed = [name for name in asked if not (name in reached and reached[name].met)]
         self.inconclusive += [_not_met(name, reached) for name in missed if name not in may_miss]

@@ -124,7 +124,8 @@ def _audit(audit: AuditedQuery) -> AuditedQuery:
 
 def _hang(hang: Hang) -> Hang:
     """Times and batches; what was waited for may name topics, and thread stacks are not kept."""
-    return msgspec.structs.replace(hang, waited_for=f"more batches ({_LEFT_OUT})", stacks=[])
+    what = "more batches" if hang.owes_batches else "the end of the query"
+    return msgspec.structs.replace(hang, waited_for=f"{what} ({_LEFT_OUT})", stacks=[])
 
 
 def _header(name: str, value: HeaderValue, query: str | None, pseudonyms: Pseudonyms) -> HeaderValue:

@@ -14,7 +14,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from tidemark.errors import PipelineFailed, TestbedError, TidemarkError, UsageError
+from tidemark.errors import (
+    DeadlineExceeded,
+    PipelineFailed,
+    StartHung,
+    TestbedError,
+    TidemarkError,
+    UsageError,
+)
 from tidemark.runner.app_jobs import AppJob
 from tidemark.runner.project_path import is_installed
 from tidemark.runner.query_runs import FRUITLESS_RUNS, QueryRun
@@ -32,7 +39,12 @@ BUSY = {"isTriggerActive": True, "message": "Processing new data"}
 
 
 class AppQuery:
-    """A job as the query of a run. A context manager; not for several threads at once."""
+    """A job as the query of a run. A context manager; not for several threads at once.
+
+    ``start_s`` is how long it may take to plan its first batch.
+    """
+
+    start_s = START_S
 
     def __init__(
         self, stack: Stack, checkpoint: Checkpoint, job: AppJob, log: Path, *, again: bool = False
@@ -65,7 +77,7 @@ class AppQuery:
                 self._job.close()
 
     def start(self) -> None:
-        """Start the job, and wait until it has planned a batch."""
+        """Start the job, and wait until it has planned a batch. Raises ``StartHung``."""
         self._open(self._job.start)
         self.query_id = self._checkpoint.query_id()
 
@@ -120,12 +132,19 @@ class AppQuery:
             raise self._ended() from None
         # That of a classic program is not there yet: it is noted once it has ended (`_note_event_log`).
         self.runs.append(QueryRun(driver, self._job.log_start(), first, replays))
-        wait_until(
-            lambda: self._checkpoint.next_batch() > first or self._has_planned(first),
-            START_S,
-            lambda: f"the job to plan batch {first}; the end of its log:\n{self._log()[-2000:]}",
-            unless=self._must_live,
-        )
+        planned = f"the job to plan batch {first}"
+        try:
+            wait_until(
+                lambda: self._checkpoint.next_batch() > first or self._has_planned(first),
+                self.start_s,
+                lambda: planned,
+                unless=self._must_live,
+            )
+        except DeadlineExceeded as error:
+            log = self._log()[-2000:]
+            end = f"the end of its log:\n{log}" if log else "it has printed nothing"
+            hint = f"its whole log is {self._file}; --hung-after waits for longer"
+            raise StartHung(planned, self.start_s, detail=end, hint=hint) from error
 
     def _has_planned(self, first: int) -> bool:
         planned = self._checkpoint.planned()

@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import UNSET
 
 from tidemark import paths
-from tidemark.errors import TidemarkError
+from tidemark.errors import DeadlineExceeded, DrainHung, OpenTransaction, QueryHung, TidemarkError
 from tidemark.formats.audited_query import AuditedQuery
 from tidemark.formats.chain import Chain
 from tidemark.formats.contract import Contract, Delivery
@@ -39,7 +39,7 @@ from tidemark.runner.own_driver import jar_digests
 from tidemark.runner.query_runs import Query
 from tidemark.runner.run_options import OWN_SINK, RunOptions
 from tidemark.runner.state_reader import read_state, what_ran
-from tidemark.runner.table_output import TableFolder
+from tidemark.runner.table_output import COMPLETE_S, TableFolder
 from tidemark.sparkfiles.checkpoint import Checkpoint
 from tidemark.sparkfiles.eventlog import QueryEvents
 from tidemark.sparkfiles.output_tables import OutputTable
@@ -135,10 +135,22 @@ class Collector:
         self._notes.append(text)
 
     def drain(self) -> None:
-        """Read the output until no more records arrive, or a table once it is complete; write it as it comes."""
-        if self._folder is not None and self._folder.is_written(self._most_records()):
-            self._folder.await_complete(lambda: self._query.ask("status", STATUS_S))
-        self._write_output(kafka.drain)
+        """Read the output until no more records arrive, or a table once it is complete; write it as it comes.
+
+        Raises ``DrainHung`` if that does not end.
+        """
+        hint = "see the logs of the executors: one may still write, or have died in a transaction"
+        try:
+            if self._folder is not None and self._folder.is_written(self._most_records()):
+                self._folder.await_complete(lambda: self._query.ask("status", STATUS_S))
+        except DeadlineExceeded as error:
+            what = error.waited_for if isinstance(error, QueryHung) else "its table to be complete"
+            raise DrainHung(what, COMPLETE_S, detail=error.message, hint=hint) from error
+        try:
+            self._write_output(kafka.drain)
+        except OpenTransaction as error:
+            what = "its output to have an end without an open transaction"
+            raise DrainHung(what, kafka.DRAIN_S, detail=error.message, hint=hint) from error
 
     def finish(self) -> None:
         """Write every evidence file that can be collected; the fault journal first, which needs no stack.

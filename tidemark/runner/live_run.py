@@ -11,14 +11,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from msgspec.structs import replace as replace_fields
-
-from tidemark.errors import PipelineFailed, QueryHung, TidemarkError
+from tidemark.errors import PipelineFailed, QueryHung
 from tidemark.faults.injector import FaultInjector
 from tidemark.faults.schedule import plan_faults
 from tidemark.faults.sink_progress import watch_sink_progress
@@ -45,8 +42,7 @@ from tidemark.runner.app_jobs import AppJob, ClassicJob, ConnectJob
 from tidemark.runner.app_query import AppQuery
 from tidemark.runner.cleanup import Cleanup, add_later
 from tidemark.runner.evidence_collector import Collector, Places
-from tidemark.runner.hung_query import STOP_S as HUNG_STOP_S
-from tidemark.runner.hung_query import hang_of, keep_stacks
+from tidemark.runner.hung_query import HangRecorder
 from tidemark.runner.kafka_access import KafkaAccess, kafka_access
 from tidemark.runner.own_driver import must_take_jars, own_driver
 from tidemark.runner.pace import TRIGGER_MS, Feed, follow_timed
@@ -141,7 +137,9 @@ class LiveRun:
         driver = cleanup.enter_context(self._driver())
         self._options.report("driver", 1, 1)
         again = bool(self._options.fault_specs)
-        return Query(self._stack, driver, self._checkpoint, self._pipeline, again=again)
+        query = Query(self._stack, driver, self._checkpoint, self._pipeline, again=again)
+        query.start_s = max(query.start_s, self._options.hung_after_s)
+        return query
 
     def _app(self, cleanup: Cleanup) -> AppQuery:
         """The query of a user's job, which has a driver of its own."""
@@ -172,7 +170,10 @@ class LiveRun:
             job = ClassicJob(self._stack, self._name, words, environment, log)
         else:
             job = ConnectJob(self._stack, driver, words, environment, log)
-        return AppQuery(self._stack, self._checkpoint, job, log, again=bool(self._options.fault_specs))
+        again = bool(self._options.fault_specs)
+        query = AppQuery(self._stack, self._checkpoint, job, log, again=again)
+        query.start_s = max(query.start_s, self._options.hung_after_s)
+        return query
 
     def _query(self, collector: Collector, query: Query | AppQuery) -> None:
         """Start the query, publish the trace at its pace with faults on the way, flush, drain."""
@@ -187,48 +188,43 @@ class LiveRun:
             feed = Feed(
                 query, self._checkpoint, ends, self._must_read_all, waits=waits, hung_after_s=hung_after_s
             )
-            self._place(query, collector)
-            started = datetime.now(UTC)
+            hangs = HangRecorder(
+                self._stack, self._checkpoint, self._directory.path, collector, self._options
+            )
             try:
+                self._place(query, collector)
                 with self._faults(collector, query, feed) as feed_under_faults:
                     query.start()  # watched from its first batch on: of a backlog the next ones follow at once
                     self._publish(publisher, feed_under_faults, collector)
                     feed_under_faults.wait_until_read()
                 self._flush(feed, programs)
             except QueryHung as error:
-                self._give_up(error, started, collector, query)
-                return
-            self._options.report("drain", 0, 1)
-            programs.callback(self._stop, collector, query)  # also if the output does not settle
-            collector.drain()
-            self._options.report("drain", 1, 1)
+                hangs.keep(error, query.driver_name)
+                hangs.stop(error, query)
+            else:
+                programs.callback(self._stop, collector, query, hangs)  # also if the output is not complete
+                self._drain(collector, query, hangs)
 
-    def _give_up(
-        self, error: QueryHung, started: datetime, collector: Collector, query: Query | AppQuery
-    ) -> None:
-        """Keep what shows why a query hung, and stop it if it answers. Raises if it has committed something since."""
-        hang = hang_of(error, self._checkpoint, started, self._options.hung_after_s)
-        if hang is None:
-            raise error
-        stacks, failed = keep_stacks(self._stack, query.driver_name, self._directory.path)
-        collector.hang = replace_fields(hang, stacks=stacks)
-        self._options.say(hang.said())
-        for note in filter(None, [failed, error.detail, *getattr(error, "__notes__", ())]):
-            collector.note(f"of the query that hung: {note}")
-        if not error.is_answering:
-            collector.note("the query that hung was not asked to stop: its driver does not answer")
-            return
+    def _drain(self, collector: Collector, query: Query | AppQuery, hangs: HangRecorder) -> None:
+        """Read the output; one that does not end is read once the query has stopped, as far as it is stable."""
+        self._options.report("drain", 0, 1)
         try:
-            collector.stopped(query.ask("stop", HUNG_STOP_S))
-        except TidemarkError as later:
-            collector.note(f"the query that hung did not stop: {later.message}")
+            collector.drain()
+        except QueryHung as error:
+            hangs.keep(error, query.driver_name)
+        self._options.report("drain", 1, 1)
 
-    def _stop(self, collector: Collector, query: Query | AppQuery) -> None:
-        """Stop the query, and read its state before its session ends."""
-        if self._options.sink == OWN_SINK:
-            self._compare(query.ask("explain", STOP_S), collector)
-        collector.stopped(query.ask("stop", STOP_S))
-        collector.read_state()
+    def _stop(self, collector: Collector, query: Query | AppQuery, hangs: HangRecorder) -> None:
+        """Stop the query, and read its state before its session ends; of one that does not stop nothing is read."""
+        stop_s = max(STOP_S, self._options.hung_after_s)
+        try:
+            if self._options.sink == OWN_SINK:
+                self._compare(query.ask("explain", stop_s), collector)
+            collector.stopped(query.ask("stop", stop_s))
+        except QueryHung as error:
+            hangs.keep(error, query.driver_name)
+        else:
+            collector.read_state()
 
     def _place(self, query: Query | AppQuery, collector: Collector) -> None:
         """Compare contract and plan, where there is a plan before the start; the run goes on, and shows its rows."""

@@ -16,13 +16,30 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from tidemark.errors import DeadlineExceeded, PipelineFailed, QueryHung, TestbedError, TidemarkError
+from tidemark.errors import (
+    DeadlineExceeded,
+    PipelineFailed,
+    QueryHung,
+    StartHung,
+    StopHung,
+    TestbedError,
+    TidemarkError,
+)
 from tidemark.runner.programs import Program
 from tidemark.sparkfiles.checkpoint import Checkpoint
 from tidemark.stack import Driver, Stack
 
 START_S = 120.0
 """Calibration: a query starts in 0.1 s on a warm driver, in 10 s on a cold one on a busy machine."""
+
+_HUNG: dict[str, tuple[type[QueryHung], str]] = {
+    "plan": (StartHung, "the plan of the query"),
+    "start": (StartHung, "the query to start"),
+    "status": (QueryHung, "an answer of the driver"),
+    "explain": (StopHung, "the plan of the query"),
+    "stop": (StopHung, "the query to stop"),
+}
+"""What a query that does not answer is asked, and what is awaited then."""
 
 FRUITLESS_RUNS = 4
 """Consecutive runs without a committed batch after which the query is not restarted any more."""
@@ -44,8 +61,10 @@ class QueryRun:
 class Query:
     """A query on one driver, started and asked through a program (``start(driver, session_id)``). A context manager.
 
-    Not for several threads at once.
+    Not for several threads at once. ``start_s`` is how long it may take to start.
     """
+
+    start_s = START_S
 
     def __init__(
         self, stack: Stack, driver: Driver, checkpoint: Checkpoint, start: Callable[[Driver, str], Program],
@@ -78,7 +97,7 @@ class Query:
 
     def start(self) -> None:
         """Start the query."""
-        answer = self.ask("start", START_S)
+        answer = self.ask("start", self.start_s)
         self.query_id = str(answer["query_id"])
         if (app_id := answer["app_id"]) != self._driver.app_id:
             self._stack.note_application(self._driver.name, app_id)
@@ -87,14 +106,14 @@ class Query:
 
     def plan(self) -> dict[str, Any]:
         """The ``plan`` of the query before it is started, as text, and the session's watermark ``policy``."""
-        return self.ask("plan", START_S)
+        return self.ask("plan", self.start_s)
 
     def ask(self, command: str, timeout_s: float) -> dict[str, Any]:
         """Send a command to the program, or to its successor if the query was restarted.
 
         Raises:
             PipelineFailed: the query ended by itself.
-            QueryHung: it does not say its ``status``.
+            QueryHung: its driver lives, and it does not answer.
             TestbedError: it cannot be restarted.
         """
         while True:
@@ -102,10 +121,12 @@ class Query:
                 return self._program.ask(command, timeout_s, unless=self._must_live)
             except (_DriverDied, TidemarkError) as error:
                 if self._lives():
-                    if isinstance(error, DeadlineExceeded) and command == "status":
+                    if isinstance(error, DeadlineExceeded) and command in _HUNG:
                         hint = "see driver.log in the run directory; --hung-after waits for longer"
-                        what = "an answer of the driver"
-                        raise QueryHung(what, timeout_s, hint=hint, is_answering=False) from error
+                        hung, what = _HUNG[command]
+                        raise hung(
+                            what, timeout_s, detail=error.detail, hint=hint, is_answering=False
+                        ) from error
                     if not self._goes_on_after(error):
                         raise
                 elif self._fruitless():
@@ -176,7 +197,7 @@ class Query:
             self._stack.start(self._driver.name, warm=False)  # the batch that is run again is its first job
         self._open(self._stack.driver(self._driver.name))
         if command not in ("plan", "start"):  # otherwise the caller sends that command again
-            self.ask("start", START_S)
+            self.ask("start", self.start_s)
 
     def _must_live(self) -> None:
         if not self._lives():

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
-from tidemark.errors import TestbedError, UsageError
+from tidemark.errors import TestbedError, TidemarkError, UsageError
 from tidemark.processes import ProcessId
 from tidemark.stack import network_links, readiness, suspension, thread_stacks
 from tidemark.stack.api import (
@@ -213,7 +213,10 @@ class RunningStack:
     def thread_stacks(self, driver: str) -> Mapping[str, str]:
         """What the threads of a driver and of its executors do."""
         of_driver = thread_stacks.of_component(self._runtime, self._living(driver))
-        app_id, executors = self.driver(driver).app_id, self.executors(driver)
+        try:
+            app_id, executors = self.driver(driver).app_id, self.executors(driver)
+        except TidemarkError as error:
+            return {"driver": of_driver, "executors": f"no thread stacks: {error.message}\n"}
         return {
             "driver": of_driver,
             **thread_stacks.of_executors(self._runtime, self._state.path, app_id, executors),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.diagnoses.expected import DEFECTS, EXPECTED, expected
+from tests.mutants.demand_evidence import DEMAND_EVIDENCE
 from tests.mutants.evidence import EVIDENCE
 from tests.mutants.in_pipelines import PIPELINE
 from tests.mutants.in_recovery import RECOVERY
@@ -19,7 +20,7 @@ MUTANTS = {
     "sink": {*SINK},
     "state": {*STATE, *STATE_EVIDENCE},
     "recovery": {*RECOVERY},
-    "evidence": {*EVIDENCE},
+    "evidence": {*EVIDENCE, *DEMAND_EVIDENCE},
     "engine": {*HISTORIC},
 }
 

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.faults.test_injector import Batches, Words, injected_in_batch_1, injector_of, planned, until
+from tests.unit.faults.test_injector import (
+    Batches,
+    Next,
+    Words,
+    injected_in_batch_1,
+    injector_of,
+    planned,
+    until,
+)
 from tidemark.errors import QueryHung
 
 
@@ -13,11 +21,23 @@ def batches(tmp_path):
     return Batches(tmp_path)
 
 
-def test_a_batch_that_is_not_committed_after_a_fault_is_that_of_a_query_that_hung(batches):
-    class Logged(Words):
-        def logs(self, _component, _lines):
-            return "the end of its log"
+class Logged(Words):
+    """A stack with logs."""
 
+    def logs(self, _component, _lines):
+        return "the end of its log"
+
+
+def test_a_batch_that_the_next_driver_does_not_run_again_is_that_of_a_query_that_hung(batches):
+    injector = Next(batches, Logged(), recovery_s=0.2).injector
+    until(lambda: injector.error, "the end of its patience")
+
+    with pytest.raises(QueryHung, match="waiting for the driver after app-0 to run batch 1 again"):
+        injector.check()
+    assert injector.finish()[0].label == "kill driver"
+
+
+def test_a_batch_that_is_not_committed_after_a_fault_is_that_of_a_query_that_hung(batches):
     injector = injector_of(batches, Logged(), planned(), recovery_s=0.2)
     batches.plan(0, 5)
     batches.commit(0)

@@ -401,14 +401,14 @@ def test_all_executors_are_killed_while_the_driver_is_held(batches):
 class Next:
     """A driver that is killed in batch 1, and the one that runs the batch again."""
 
-    def __init__(self, batches, stack):
+    def __init__(self, batches, stack, recovery_s=SOON_S):
         self.batches, self.stack, self.log = batches, stack, batches.checkpoint.path / "log"
         stack.event_log = self.log
         (batches.checkpoint.path / "metadata").write_text('{"id":"q"}')
         self.log.write_text(job_start("another", 1) + job_start("q", 0))
         self.output = Output()
         self.injector = injector_of(
-            batches, stack, planned("driver", action="kill-twice"), output=self.output
+            batches, stack, planned("driver", action="kill-twice"), output=self.output, recovery_s=recovery_s
         )
         batches.plan(0, 5)
         batches.commit(0)

@@ -6,9 +6,10 @@ import pytest
 
 from tests.unit.oracle.histories import Run
 from tidemark.errors import UsageError
+from tidemark.formats.contract import Delivery
 from tidemark.formats.events import write_time
 from tidemark.formats.faults import CommitPoint, Fault, FaultAction, FaultComponent
-from tidemark.formats.liveness import Demands, Hang, read_progress
+from tidemark.formats.liveness import Demands, Hang, HangPhase, read_progress
 from tidemark.oracle.demand_check import OF_TIME
 
 START_S = 1_000_000
@@ -163,6 +164,12 @@ def test_a_watermark_stands_from_its_first_batch_to_the_next_watermark(limit_s, 
     assert findings(made) == ({"stalled_watermarks": 1} if broken else {})
 
 
+@pytest.mark.parametrize(("limit_s", "broken"), [(1.001, 0), (1.0009, 1)])
+def test_a_watermark_that_stands_as_long_as_is_demanded_to_the_millisecond_keeps_the_demand(limit_s, broken):
+    made = run((0, 0.1), (1.001, 1.1), (2, 2.1), (2.2, 2.3), (2.4, 2.5), watermark_stands_at_most_s=limit_s)
+    assert findings(made) == ({"stalled_watermarks": 1} if broken else {})
+
+
 def test_a_stalled_watermark_says_where_it_stood_and_in_which_batches():
     made = run(watermark_stands_at_most_s=3)
     [finding] = made.verdict().findings
@@ -233,6 +240,57 @@ def test_a_fault_from_which_a_query_that_hung_did_not_recover_breaks_the_demand(
     verdict = made.verdict()
     assert verdict.verdict == "INVALID"
     assert verdict.findings[0].message.startswith("batch 2 was still not committed 29.0 s after kill broker")
+
+
+def test_a_query_that_did_not_stop_is_inconclusive_and_no_batch_was_overdue():
+    made = run(watermark_stands_at_most_s=10)
+    made.hang = Hang(
+        since_utc=at(9), seen_utc=at(129), waited_for="the query to stop", committed=4, phase=HangPhase.STOP
+    )
+    verdict = made.verdict()
+    assert (verdict.verdict, verdict.findings) == ("UNKNOWN", [])
+    [why] = verdict.inconclusive
+    assert why == (
+        f"the query hung: it did not stop from {at(9)} until {at(129)}, when the run was given up (batch 4 is the last"
+        " that was committed); it waited for the query to stop"
+    )
+    assert (verdict.counts["overdue_ms"], verdict.counts["observed_ms"]) == (0, 8_000)
+
+
+def test_a_query_that_never_started_is_inconclusive_and_nothing_of_it_is_wrong():
+    made = Run("left_outer").batch("i1 a 10", "c1 a 12", out="i1 c1")
+    made.plans, made.watermarks_s, made.records = [], [], []
+    made.hang = Hang(
+        since_utc=at(0), seen_utc=at(300), waited_for="the query to start", phase=HangPhase.START
+    )
+    verdict = made.verdict()
+    assert (verdict.verdict, verdict.findings) == ("UNKNOWN", [])
+    assert "it did not start from" in verdict.inconclusive[0]
+    assert "none was ever committed" in verdict.inconclusive[0]
+
+
+@pytest.mark.parametrize("phase", [None, HangPhase.STOP, HangPhase.DRAIN])
+def test_rows_behind_the_end_of_an_output_that_is_not_complete_are_not_lost(phase):
+    made = Run("left_outer").batch("i1 a 10, i2 b 10", "c1 a 12", out="i1 c1").batch().flush()
+    made.records = made.records[:0]
+    if phase is not None:
+        made.hang = Hang(since_utc=at(0), seen_utc=at(60), waited_for="its end", phase=phase)
+    verdict = made.verdict()
+    if phase is HangPhase.DRAIN:
+        assert (verdict.verdict, verdict.findings, verdict.causes) == ("UNKNOWN", [], [])
+        assert "2 rows that committed batches owed are not in the output" in " ".join(verdict.inconclusive)
+    else:
+        assert (verdict.verdict, verdict.findings_total) == ("INVALID", {"lost_rows": 1, "missing_nulls": 1})
+
+
+def test_a_row_that_came_and_is_wrong_is_a_finding_of_an_output_that_is_not_complete_too():
+    made = (
+        Run("left_outer").batch("i1 a 10, i2 b 10", "c1 a 12", out="i1 c1, i1 c1").batch().flush(out="i2 -")
+    )
+    made.delivery = Delivery.EXACTLY_ONCE
+    made.hang = Hang(since_utc=at(0), seen_utc=at(60), waited_for="its end", phase=HangPhase.DRAIN)
+    assert made.verdict().verdict == "INVALID"
+    assert made.findings() == {"duplicate_rows": 1}
 
 
 def test_demands_that_are_no_amounts_are_refused():

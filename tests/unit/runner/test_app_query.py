@@ -9,7 +9,7 @@ from contextlib import nullcontext
 import pytest
 
 from tests.unit.preflight.test_event_plans import QUERY, log, started, tree
-from tidemark.errors import PipelineFailed, TestbedError
+from tidemark.errors import PipelineFailed, StartHung, TestbedError
 from tidemark.runner.app_jobs import ClassicJob, ConnectJob
 from tidemark.runner.app_query import AppQuery
 from tidemark.sparkfiles.checkpoint import Checkpoint
@@ -36,6 +36,7 @@ class MadeUpStack:
         self.state_dir = folder
         self.checkpoint = folder / "checkpoint"
         self.lives, self.log, self.fails, self.starts = False, "", fails, 0
+        self.plans = True
 
     def start(self, _name="job", **_options):
         self.starts += 1
@@ -44,11 +45,14 @@ class MadeUpStack:
         if self.fails:
             self.die(FAILED.format(folder=self.state_dir))
             return
+        self.lives = True
+        if not self.plans:
+            self.log += "connecting to the source"
+            return
         for name in ("offsets", "commits"):
             (self.checkpoint / name).mkdir(parents=True, exist_ok=True)
             (self.checkpoint / name / str(self.starts - 1)).touch()
         (self.checkpoint / "metadata").write_text('{"id": "q"}')
-        self.lives = True
 
     def start_app(self, _name, _words, _environment, _cwd):
         self.start()
@@ -167,6 +171,24 @@ def test_a_job_that_never_commits_is_given_up(made):
             query.ask("status", 1.0)
 
     assert stack.starts < 10
+
+
+@pytest.mark.parametrize("is_started", [False, True])
+def test_a_job_that_lives_and_plans_no_batch_hung_in_its_start(made, is_started):
+    stack, query = made(again=True)
+    query.start_s = 0.1
+    with query:
+        if is_started:
+            query.start()
+            stack.die()
+        stack.plans = False
+        with pytest.raises(StartHung) as raised:
+            query.ask("status", 1.0) if is_started else query.start()
+
+    error = raised.value
+    assert error.waited_for == f"the job to plan batch {int(is_started)}"
+    assert "connecting to the source" in error.detail
+    assert error.is_answering, "it can be ended"
 
 
 BATCH = """mkdir -p {checkpoint}/offsets {checkpoint}/commits

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.unit.test_report import CONTRACT
-from tidemark.errors import DeadlineExceeded, TestbedError
+from tidemark.errors import DeadlineExceeded, DrainHung, OpenTransaction, TestbedError
 from tidemark.formats.evidence import OutputRecord, RunDirectory, StateRow
 from tidemark.formats.faults import CommitPoint, Fault, FaultAction, FaultComponent
 from tidemark.formats.trace import Header, Record, TopicSpec, write_trace
@@ -186,6 +186,30 @@ def test_committed_output_is_written_even_if_the_output_does_not_settle(run):
     run.collector.finish()
 
     assert [record.offset for record in run.directory.output()] == [7]
+
+
+def test_an_output_that_does_not_end_is_that_of_a_query_that_hung(run):
+    def open_transaction(*_):
+        raise OpenTransaction("timed out waiting for 'out' to settle: end {0: 9}, last stable {0: 8}")
+
+    run.answers["drain"] = open_transaction
+    with pytest.raises(DrainHung, match="waiting for its output to have an end") as raised:
+        run.collector.drain()
+    run.collector.finish()
+
+    assert "last stable {0: 8}" in raised.value.detail
+    assert [record.offset for record in run.directory.output()] == [7]
+
+
+def test_an_output_whose_broker_is_gone_is_not(run):
+    def broker_gone(*_):
+        raise DeadlineExceeded("timed out waiting for 'out' to settle", detail="last error: gone")
+
+    run.answers["drain"] = broker_gone
+    with pytest.raises(DeadlineExceeded) as raised:
+        run.collector.drain()
+
+    assert not isinstance(raised.value, DrainHung)
 
 
 def test_a_last_batch_missing_from_the_event_log_does_not_prevent_any_file(run):

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.auditor.test_delta_tables import QUERY, commit
 from tests.unit.auditor.test_output_tables import sink
 from tests.unit.runner.test_evidence_collector import Run, unreachable
-from tidemark.errors import BrokenTable, DeadlineExceeded, PipelineFailed
+from tidemark.errors import BrokenTable, DeadlineExceeded, DrainHung, PipelineFailed, QueryHung
 from tidemark.formats.contract import Delivery
 from tidemark.runner import table_output
 from tidemark.runner.table_output import TableFolder
@@ -85,6 +85,27 @@ def test_a_table_is_not_complete_while_a_batch_is_not_committed_or_not_in_its_lo
         table.await_complete(never)
 
     assert late.value.message.endswith(said)
+
+
+@pytest.mark.parametrize("is_silent", [False, True])
+def test_a_table_that_does_not_become_complete_is_that_of_a_query_that_hung(tmp_path, monkeypatch, is_silent):
+    def status(_command, timeout_s):
+        if is_silent:
+            raise QueryHung("an answer of the driver", timeout_s, hint="none")
+
+    monkeypatch.setattr(table_output, "COMPLETE_S", 0.0)
+    run = Run(tmp_path, monkeypatch)
+    run.answers["end_offsets"] = lambda _broker, topics: {name: {0: 0} for name in topics}
+    folder = tmp_path / "table"
+    folder.mkdir()
+    sink(folder, 1)  # of two batches
+    run.places.query.ask = status
+    run.with_a_table(folder)
+
+    with pytest.raises(DrainHung) as raised:
+        run.collector.drain()
+
+    assert raised.value.waited_for == ("an answer of the driver" if is_silent else "its table to be complete")
 
 
 def test_the_wait_for_a_table_ends_once_its_last_batch_is_committed(table):

@@ -95,12 +95,17 @@ def component(tmp_path: Path):
 
 @pytest.fixture
 def engine_that_answers(tmp_path: Path, monkeypatch):
-    """A function that starts a container engine of a kind: each request gets what ``answer(method, path)`` gives."""
+    """A function that starts a container engine of a kind: each request gets what ``answer(method, path)`` gives.
+
+    ``seen`` gets the whole of each request's path, with what follows the question mark.
+    """
     servers = []
 
-    def start(answer: Callable[[str, str], tuple[int, object]]) -> None:
+    def start(answer: Callable[[str, str], tuple[int, object]], seen: list[str] | None = None) -> None:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
+                if seen is not None:
+                    seen.append(self.path)
                 status, content = answer(self.command, self.path.partition("?")[0])
                 body = b"" if content is None else json.dumps(content).encode()
                 self.send_response(status)

@@ -7,6 +7,7 @@ from itertools import permutations
 
 import pytest
 
+from tidemark.errors import ContainerEngineError
 from tidemark.processes import ProcessId
 from tidemark.stack.api import ComponentKind, Executor
 from tidemark.stack.local.process_runtime import ProcessRuntime
@@ -59,6 +60,24 @@ def test_executors_are_listed_in_order(state, stack_record, component):
             return executors[::-1]
 
     assert RunningStack(state, stack_record, Runtime(state)).executors("driver") == executors
+
+
+def test_the_threads_of_a_driver_are_kept_if_its_executors_cannot_be_listed(
+    state, stack_record, component, tmp_path
+):
+    state.make()
+    (tmp_path / "driver.log").touch()
+    state.write_component(component("driver", "driver", process=ProcessId.own()))
+    (state.path / "event-logs" / "driver" / "app-0").mkdir(parents=True)
+
+    class Runtime(ProcessRuntime):
+        def executors(self, _app_id, _workers):
+            raise ContainerEngineError("the executors on worker-1 cannot be listed")
+
+    assert RunningStack(state, stack_record, Runtime(state)).thread_stacks("driver") == {
+        "driver": "no thread stacks: no Java process runs\n",
+        "executors": "no thread stacks: the executors on worker-1 cannot be listed\n",
+    }
 
 
 def test_components_are_listed_by_kind_and_not_by_name(state, stack_record, component):

@@ -11,6 +11,7 @@ import pytest
 from tidemark.processes import ProcessId
 from tidemark.stack import thread_stacks
 from tidemark.stack.api import Executor
+from tidemark.stack.compose.container_runtime import ContainerRuntime
 from tidemark.stack.local.process_runtime import ProcessRuntime
 from tidemark.stack.registry import Target
 
@@ -70,3 +71,28 @@ def test_a_process_that_is_no_jvm_is_not_asked():
         child.communicate(b"\n")
     assert child.returncode == 0
     assert ProcessRuntime(SimpleNamespace()).print_stacks(Target()) == "there is no process"
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        ({"Running": True, "Paused": False}, ""),
+        ({"Running": True, "Paused": True}, "its container is frozen"),
+        ({"Running": False, "Paused": False}, "its container does not run"),
+    ],
+)
+def test_the_jvm_of_a_container_that_runs_is_asked_by_a_signal_and_no_other(
+    state, engine_that_answers, status, said
+):
+    def answer(_method, path):
+        if path.endswith("/version"):
+            return 200, {"Version": "20.10.24", "ApiVersion": "1.41", "MinAPIVersion": "1.12"}
+        return (204, None) if path.endswith("/kill") else (200, {"State": status})
+
+    seen = []
+    engine_that_answers(answer, seen)
+    state.make("compose")
+
+    assert ContainerRuntime(state).print_stacks(Target(container="tidemark-x-driver")) == said
+    asked = [path.partition("/containers/")[2] for path in seen if "/kill" in path]
+    assert asked == ([] if said else ["tidemark-x-driver/kill?signal=SIGQUIT"])
