@@ -137,8 +137,7 @@ def record_command(
     from tidemark.kafka.record import RecordOptions
 
     check_salt(redact=redact, salt=redact_salt)
-    if not out.parent.is_dir():
-        raise UsageError(f"there is no folder {str(out.parent)!r}", hint="make it first")
+    _must_have_folder(out)
     if run is not None:
         given = {
             "--topic": topic, "--bootstrap": bootstrap, "--slice-s": slice_s, "--contract": contract,
@@ -146,27 +145,34 @@ def record_command(
         }  # fmt: skip
         _cut(run, out, _pace(pace or "stepped"), [name for name, value in given.items() if value], as_json)
         return
-    if redact and contract is None:
-        raise UsageError(
-            "--redact is given without --contract",
-            hint="a contract says which fields are ids, keys and times",
-        )
-
-    if not topic:
-        raise UsageError(
-            "no topic to record", hint="add --topic impressions=TOPIC --topic clicks=TOPIC, or --run DIR"
-        )
+    pairs = _pairs_to_record(topic, has_contract=contract is not None, redact=redact)
     broker, _ = broker_and_conf(bootstrap, kafka_conf)
     options = RecordOptions(
-        topics=dict(map(pair, topic)),
-        pace=_pace(pace or "timed"),
-        slice_s=slice_s,
-        contract=_contract(contract),
+        topics=pairs, pace=_pace(pace or "timed"), slice_s=slice_s, contract=_contract(contract)
     )
     redactor = _redactor(redact_salt, options) if redact else None
     with _bar("records read", as_json) as report:
         done = _recorded(broker, options, out, report, redactor)
     _say(done, as_json)
+
+
+def _must_have_folder(out: Path) -> None:
+    if not out.parent.is_dir():
+        raise UsageError(f"there is no folder {str(out.parent)!r}", hint="make it first")
+
+
+def _pairs_to_record(topic: Sequence[str] | None, *, has_contract: bool, redact: bool) -> dict[str, str]:
+    """The topics to record, by their logical names; raises ``UsageError`` if none is named."""
+    if redact and not has_contract:
+        raise UsageError(
+            "--redact is given without --contract",
+            hint="a contract says which fields are ids, keys and times",
+        )
+    if not topic:
+        raise UsageError(
+            "no topic to record", hint="add --topic impressions=TOPIC --topic clicks=TOPIC, or --run DIR"
+        )
+    return dict(map(pair, topic))
 
 
 def _cut(run: Path, out: Path, pace: Pace, given: Sequence[str], as_json: bool) -> None:
