@@ -237,6 +237,21 @@ def row_of_a_batch_that_never_was(copy: Copy) -> None:
     copy.move(_any_row(copy)[0], len(copy.batches) + 7)
 
 
+def row_after_a_later_batch(copy: Copy) -> None:
+    """Two rows of one partition and two batches have changed places."""
+    last: dict[int, tuple[int, int]] = {}
+    for index, batch, _ in copy.rows(nulls=False):
+        one = copy.output[index]
+        before, earlier = last.get(one.partition, (index, batch))
+        if earlier < batch:
+            other = copy.output[before]
+            copy.output[before] = change(one, offset=other.offset)
+            copy.output[index] = change(other, offset=one.offset)
+            return
+        last[one.partition] = index, batch
+    raise AssertionError("no partition of the output has rows of two batches")
+
+
 def row_deleted(copy: Copy) -> None:
     del copy.output[_any_row(copy)[0]]
 
@@ -424,6 +439,7 @@ EVIDENCE = {
     "NULL row a batch late": Damaged(null_row_a_batch_late, "misplaced_rows", OUTER),
     "row a batch late": Damaged(row_a_batch_late, "misplaced_rows"),
     "row of a batch that never was": Damaged(row_of_a_batch_that_never_was, "misplaced_rows"),
+    "row after a later batch": Damaged(row_after_a_later_batch, "misordered_rows"),
     "row deleted": Damaged(row_deleted, "lost_rows"),
     "NULL row deleted": Damaged(null_row_deleted, "missing_nulls", OUTER),
     "transaction lost": Damaged(transaction_lost, "lost_rows"),

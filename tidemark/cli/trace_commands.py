@@ -109,7 +109,16 @@ def record_command(
     out: Annotated[Path, typer.Option(help="The trace to write; a name in .zst is compressed.")],
     topic: Topics = None,
     bootstrap: Bootstrap = "",
-    pace: Annotated[str, typer.Option(help="What the trace's header says.")] = "timed",
+    run: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="A run directory or an audit, in the place of topics: its batches become the slices.",
+        ),
+    ] = None,
+    pace: Annotated[
+        str, typer.Option(help="What the trace's header says; timed if not said, of a run stepped.")
+    ] = "",
     slice_s: Annotated[float, typer.Option(min=0, help="Arrival time in a slice; 0: one slice.")] = 0.0,
     contract: Annotated[Path | None, typer.Option(help="JSON; tells how to read event times.")] = None,
     kafka_conf: KafkaConf = None,
@@ -117,7 +126,10 @@ def record_command(
     redact_salt: RedactSalt = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a trace of what is in topics of any Kafka.
+    """Make a trace of what is in topics of any Kafka, or of what a run read.
+
+    With --run the trace is that of a run, or of an audited query, and a slice is what one of its batches read:
+    published at the pace stepped, the same records share a batch again.
 
     With --redact, which needs --contract, the trace has salted hashes for ids and keys and no other values; the
     contract of its records is written beside it: NAME.contract.json.
@@ -125,24 +137,60 @@ def record_command(
     from tidemark.kafka.record import RecordOptions
 
     check_salt(redact=redact, salt=redact_salt)
-    if redact and contract is None:
-        raise UsageError(
-            "--redact is given without --contract",
-            hint="a contract says which fields are ids, keys and times",
-        )
-
-    if not topic:
-        raise UsageError("no topic to record", hint="add --topic impressions=TOPIC --topic clicks=TOPIC")
-    if not out.parent.is_dir():
-        raise UsageError(f"there is no folder {str(out.parent)!r}", hint="make it first")
+    _must_have_folder(out)
+    if run is not None:
+        given = {
+            "--topic": topic, "--bootstrap": bootstrap, "--slice-s": slice_s, "--contract": contract,
+            "--kafka-conf": kafka_conf, "--redact": redact,
+        }  # fmt: skip
+        _cut(run, out, _pace(pace or "stepped"), [name for name, value in given.items() if value], as_json)
+        return
+    pairs = _pairs_to_record(topic, has_contract=contract is not None, redact=redact)
     broker, _ = broker_and_conf(bootstrap, kafka_conf)
     options = RecordOptions(
-        topics=dict(map(pair, topic)), pace=_pace(pace), slice_s=slice_s, contract=_contract(contract)
+        topics=pairs, pace=_pace(pace or "timed"), slice_s=slice_s, contract=_contract(contract)
     )
     redactor = _redactor(redact_salt, options) if redact else None
     with _bar("records read", as_json) as report:
         done = _recorded(broker, options, out, report, redactor)
     _say(done, as_json)
+
+
+def _must_have_folder(out: Path) -> None:
+    if not out.parent.is_dir():
+        raise UsageError(f"there is no folder {str(out.parent)!r}", hint="make it first")
+
+
+def _pairs_to_record(topic: Sequence[str] | None, *, has_contract: bool, redact: bool) -> dict[str, str]:
+    """The topics to record, by their logical names; raises ``UsageError`` if none is named."""
+    if redact and not has_contract:
+        raise UsageError(
+            "--redact is given without --contract",
+            hint="a contract says which fields are ids, keys and times",
+        )
+    if not topic:
+        raise UsageError(
+            "no topic to record", hint="add --topic impressions=TOPIC --topic clicks=TOPIC, or --run DIR"
+        )
+    return dict(map(pair, topic))
+
+
+def _cut(run: Path, out: Path, pace: Pace, given: Sequence[str], as_json: bool) -> None:
+    """Cut the trace of a run by its batches; ``given`` are options that are about topics."""
+    from tidemark.formats.batch_slices import cut_by_batches
+    from tidemark.formats.evidence import open_run
+
+    if given:
+        raise UsageError(
+            f"--run is given with {', '.join(given)}",
+            detail="a run directory has the records already, and says which batch read them",
+            hint="leave out one or the other",
+        )
+    done = cut_by_batches(open_run(run), out, pace)
+    said = {"trace_sha256": done.sha256, "counts": done.header.counts, "slices": done.header.slices}
+    _say({**said, **done.left_out, "trace": str(out)} | ({"notes": done.notes} if as_json else {}), as_json)
+    for note in () if as_json else done.notes:
+        sys.stdout.write(f"{'note':<14}{note}\n")
 
 
 def _redactor(salt: Path | None, options: RecordOptions) -> Redactor:

@@ -1,9 +1,10 @@
 """The large files of evidence as tables of SQL, and single records of them by their places.
 
 A scan is what stands behind ``from`` in DuckDB, for JSON Lines and for Parquet. A trace has the columns ``topic`` (NULL
-for the header of a trace), ``partition`` and ``value`` (NULL if it is no text). The output of a query has ``value`` and
-``batch``, the batch as text where the headers begin with this query and a batch, and have neither of them again. The
-state has ``batch side key time_us part position matched``, the place of a row being its ``ref``.
+for the header of a trace), ``partition`` and ``value`` (NULL if it is no text). The output of a query has
+``partition``, ``value`` and ``batch``, the batch as text where the headers begin with this query and a batch, and have
+neither of them again. The state has ``batch side key time_us part position matched``, the place of a row being its
+``ref``.
 A scan does not see what the readers of these files refuse.
 """
 
@@ -22,7 +23,7 @@ from tidemark.formats.record_files import is_parquet, pick_parquet
 
 _COLUMNS = {
     "trace": "topic: 'VARCHAR', partition: 'BIGINT', value: 'VARCHAR'",
-    "output": "value: 'VARCHAR', headers: 'VARCHAR'",
+    "output": "partition: 'BIGINT', value: 'VARCHAR', headers: 'VARCHAR'",
     "state": "batch: 'BIGINT', side: 'VARCHAR', key: 'VARCHAR[]', time_us: 'BIGINT', ref: 'BIGINT[]',"
     " matched: 'BOOLEAN'",
 }
@@ -54,7 +55,7 @@ def scan_of(path: Path, name: str, query: str = "", rows: range | None = None) -
         scan = f"read_json({quoted}, format = 'newline_delimited', columns = {{{_COLUMNS[kind]}}})"
         batch, ref = _batch_of_text(query), ("ref[1]", "ref[2]")
     if kind == "output":
-        return f"(select value, {batch} as batch from {scan})"
+        return f"(select partition, value, {batch} as batch from {scan})"
     if kind == "state":
         places = f"{ref[0]} as part, {ref[1]} as position"
         return f"(select batch, side, key, time_us, {places}, matched from {scan})"

@@ -106,6 +106,16 @@ directory.
     keeps rows back; a batch that was planned anew.
     Next: ``tidemark check DIR --batches``.
 
+``misordered_rows``
+    A correct row of the right batch came after a row of a later batch, in one partition of the output topic. A batch is
+    committed once all of its rows are written, and the next one is planned then. So the row was not in the topic when
+    its batch was committed: had the query died just then, the row would be lost. A row is in order if one of its copies
+    is. The order of rows within a batch is not compared, nor any order in an audit.
+    Example: (i1, c1) of batch 3 is at offset 40 of a partition, and a row of batch 4 at offset 38.
+    Usual causes: a sink that reports a batch as written before Kafka has answered (no flush, ``acks=0``, a thread of
+    its own); a wrong batch id in the header.
+    Next: ``tidemark check DIR --batches``; the places are in ``DIR/output.jsonl``.
+
 ``corrupt_rows``
     An output record that cannot be read, or contradicts the input records that it refers to.
     Example: the value is no JSON object; the header ``query`` names another query; the id is not the one of the record
@@ -218,6 +228,7 @@ PROPERTIES = (
     "nulls_for_matched_rows",
     "late_rows_joined",
     "misplaced_rows",
+    "misordered_rows",
     "corrupt_rows",
     "lost_state",
     "leaked_state",

@@ -86,11 +86,11 @@ def _events(fields: EventFields, side: int, reader: ColumnReader, batch: pa.Reco
 
 
 def claim_reader(query: str, names: Sequence[str], has_refs: bool) -> Reader:
-    """Reads ``o value headers`` of the output into ``o batch is_plain``, and what a record says of each side.
+    """Reads ``o partition value headers`` of the output into ``o part batch is_plain``, and what a record says.
 
-    That is ``l_id r_id``, and ``l_part l_position r_part r_position`` if there are refs: in this order ``names`` has
-    the fields, ids first. A record is plain if headers and value are as this query writes them; a record that is not
-    says as much as can be read of it.
+    Of each side it says ``l_id r_id``, and ``l_part l_position r_part r_position`` if there are refs: in this order
+    ``names`` has the fields, ids first. A record is plain if headers and value are as this query writes them; a record
+    that is not says as much as can be read of it.
     """
     sides = len(names) // (3 if has_refs else 1)
     ids = [f"{side}_id" for side in "lr"[:sides]]
@@ -107,6 +107,7 @@ def claim_reader(query: str, names: Sequence[str], has_refs: bool) -> Reader:
             ]
             columns = {
                 "o": batch.column("o"),
+                "part": batch.column("partition"),
                 "batch": pa.array(headers, pa.int64()),
                 "is_plain": pa.array(plain, pa.bool_()),
             }

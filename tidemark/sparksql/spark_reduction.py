@@ -199,7 +199,7 @@ class _SparkEngine(SparkTables):
             [fields[name] for name in (*ids, *places)],
             has_refs=bool(places),
         )
-        types = {"o": "bigint", "batch": "bigint", "is_plain": "boolean"}
+        types = {"o": "bigint", "part": "bigint", "batch": "bigint", "is_plain": "boolean"}
         types |= dict.fromkeys(ids, "string") | dict.fromkeys(places, "bigint")
         self._map("claims", "output_records", reader, types)
         *found, came = came_relations(self._history.contract.output, "claims", "o", lambda *_: "parsed")

@@ -38,7 +38,7 @@ def strict(kind="left_outer", **changes):
 def exercised(kind):
     pair = "i1" if kind == "left_semi" else "i1 c1"
     early = "- c3, - c4" if kind in ("right_outer", "full_outer") else ""  # before the sentinels are read
-    return strict(kind).batch(LEFT, RIGHT, out=pair).flush(out=NULLS[kind]).out(1, early)
+    return strict(kind).batch(LEFT, RIGHT, out=pair).out(1, early).flush(out=NULLS[kind])
 
 
 def reasons(run, goal):

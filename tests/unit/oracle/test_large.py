@@ -151,10 +151,11 @@ def some_unread(records: list[Any], seed: int) -> Iterator[Any]:
 
 
 def rows(history: Any) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The right output: batch and fields of each record."""
+    """The right output: batch and fields of each record, batch after batch."""
     output = history.contract.output
     columns = (output.left_id, output.left_ref), (output.right_id, output.right_ref)
-    for identity, batch in prediction_of(history, ask(history)).batch_of.items():
+    due = prediction_of(history, ask(history)).batch_of
+    for identity, batch in sorted(due.items(), key=lambda one: one[1]):
         fields: dict[str, Any] = {}
         for row in (first_of(identity), right_of(identity)):
             if row is not None:
@@ -171,7 +172,10 @@ def rows(history: Any) -> Iterator[tuple[int, dict[str, Any]]]:
 def damaged(sound: Iterator[tuple[int, dict[str, Any]]], rng: random.Random) -> Iterator[tuple[str, str]]:
     """The same, some records changed: header of the batch, and value."""
     share = rng.choice((0.0, 0.05, 0.3))
-    for batch, fields in sound:
+    found = list(sound)
+    for _ in range(rng.choice((0, 0, 0, 1, len(found)))):
+        found.insert(rng.randrange(len(found)), found.pop(rng.randrange(len(found)))) if found else None
+    for batch, fields in found:
         text = json.dumps(fields)
         how = rng.choice(DAMAGES) if rng.random() < share else "none"
         if how == "lost":
@@ -194,11 +198,14 @@ DAMAGES = ("lost", "twice", "misplaced", "id", "ref", "null", "value", "batch")
 
 
 def numbered(records: Iterator[tuple[str, str]], rng: random.Random) -> Iterator[OutputRecord]:
-    for offset, (batch, value) in enumerate(records):
+    partitions, ends = rng.choice((1, 1, 3)), Counter[int]()
+    for batch, value in records:
         headers: list[Any] = [("query", "q-1"), ("batch", batch), ("partition", "0"), ("attempt", "0")]
         if rng.random() < 0.02:
             headers.reverse()
-        yield OutputRecord(partition=0, offset=offset, value=value, headers=headers)
+        at = rng.randrange(partitions)
+        ends[at] += rng.choice((1, 1, 2))  # an offset without a record is that of a marker
+        yield OutputRecord(partition=at, offset=ends[at], value=value, headers=headers)
 
 
 def outcome_of(seed: int, path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
@@ -411,6 +418,25 @@ def test_a_run_made_set_by_set_has_the_same_verdict(tmp_path: Path, monkeypatch:
 
     assert was_reduced
     assert whole == part
+
+
+def test_a_row_behind_a_row_that_is_not_handed_on_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make_large_run(tmp_path, 4_000, 5)
+    records = list(run.output())
+    behind = next(at for at, one in enumerate(records) if one.header("batch") == "1")
+    records.insert(behind, records.pop(0))  # the first of batch 0, now behind the first of batch 1
+    run.file("output").unlink()
+    placed = [msgspec.structs.replace(one, offset=offset) for offset, one in enumerate(records)]
+    run.write_lines("output", placed)
+    seal(tmp_path)
+
+    whole, part, was_reduced = both(run, monkeypatch)
+
+    assert was_reduced
+    assert whole == part
+    assert whole["findings_total"] == {"misordered_rows": 1}
 
 
 def test_a_run_whose_output_has_the_places_of_one_side_is_read_by_its_ids(

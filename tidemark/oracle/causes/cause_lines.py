@@ -48,6 +48,7 @@ _SUBJECTS = {
     "nulls_for_matched_rows": "NULL rows came for rows that have a partner",
     "late_rows_joined": "rows came of which a late row is a part",
     "misplaced_rows": "rows came in another batch than Spark's rules give",
+    "misordered_rows": "rows came after rows of a later batch",
     "corrupt_rows": "output records cannot be read, or contradict the input",
 }
 _MANY = 20

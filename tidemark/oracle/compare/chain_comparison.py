@@ -2,17 +2,20 @@
 
 Free of I/O. The words are those of ``tidemark.oracle.findings``. Rows of a batch behind a gap are not compared; a batch
 owes its rows once it is committed; ``at-least-once`` permits a row that comes again in a batch that ran again, and a
-record that was sent twice (``tidemark.oracle.delivery``).
+record that was sent twice (``tidemark.oracle.delivery``). Right rows behind those of a later batch are
+``misordered_rows`` (``batch_order``).
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any, cast
 
 from tidemark.formats import chain
 from tidemark.formats.events import write_time
+from tidemark.oracle.compare.batch_order import RightRow, misordered, place_of, written
 from tidemark.oracle.delivery import may_repeat
 from tidemark.oracle.findings import Finding, FindingLog
 from tidemark.oracle.input.chain_history import ChainHistory
@@ -103,6 +106,7 @@ class ChainComparison:
         self.counts: Counter[str] = Counter()
         self.permitted: Counter[int] = Counter()
         """Batch -> rows that came again in it, and were permitted."""
+        self._copies: list[ChainOutputRow] = []
         self.right: list[ChainOutputRow] = []
         """The rows that came as they had to."""
         self.values: list[Values] = []
@@ -123,6 +127,7 @@ class ChainComparison:
         others = [came for came in self._output.came if not self._expected(came)]
         for came in others:
             self._unexpected(came)
+        self._judge_order()
         for number, owed in enumerate(self._owed):
             if self._history.batches[number].plan.committed:
                 for values in owed.elements():
@@ -186,7 +191,27 @@ class ChainComparison:
         self._open[values] = at
         return due[at] if at < len(due) else None
 
+    def _right_rows(self) -> Iterator[RightRow]:
+        """The records of right rows in their batches, copies last."""
+        for came in (*self.right, *self._copies):
+            if not self._history.is_sentinel(self._rows[came.values]):
+                partition, _, offset = came.place.partition("/")
+                yield RightRow((came.batch, came.values), came.batch, place_of(int(partition), int(offset)))
+
+    def _judge_order(self) -> None:
+        """Rows that were not in the topic when a later batch was written there."""
+
+        def owed(row: Any) -> int:
+            batch, values = cast("tuple[int, Values]", row)
+            return self._known[batch][values]
+
+        for (row, batch, place), behind, of in misordered(self._right_rows, owed):
+            why = f"came after output {written(behind)} of batch {of}: batch {batch} had been committed without it"
+            _, values = cast("tuple[int, Values]", row)
+            self._add("misordered_rows", ChainOutputRow(batch, values, written(place)), why)
+
     def _again(self, came: ChainOutputRow) -> None:
+        self._copies.append(came)
         plan = self._history.batches[came.batch].plan
         if may_repeat(self._history.manifest, plan) or came.place in self._history.resent:
             self.permitted[came.batch] += 1

@@ -15,6 +15,7 @@ Free of I/O. ``JoinComparison.run`` returns what it saw; findings go into the bo
   early.
 * A row of a record that the judge cannot read is ``decoded_differently`` where that is certain
   (``unread_records``); else it is invented.
+* A right row that came after a right row of a later batch in one partition is ``misordered_rows`` (``batch_order``).
 * Rows made of a sentinel are not compared, nor are records of a batch behind a gap (``missing_batches``).
 """
 
@@ -22,7 +23,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
@@ -31,6 +32,7 @@ import msgspec
 
 from tidemark.formats.contract import Delivery, JoinKind
 from tidemark.formats.evidence import OutputRecord
+from tidemark.oracle.compare.batch_order import RightRow, misordered, place_of, written
 from tidemark.oracle.compare.explanations import Explain, Why, if_it_never_came
 from tidemark.oracle.compare.unread_records import UnreadRecords
 from tidemark.oracle.compare.wording import Wording
@@ -39,9 +41,6 @@ from tidemark.oracle.findings import Finding, FindingLog
 from tidemark.oracle.input.history import NO_BATCH, ROW_BITS, ROW_MASK, History, first_of
 from tidemark.oracle.input.output_rows import OutputReader, likeliest
 from tidemark.oracle.prediction import Prediction
-
-_PLACE_BITS = 48
-_PLACE_MASK = (1 << _PLACE_BITS) - 1
 
 
 @dataclass
@@ -70,7 +69,7 @@ class Seen:
 
     def came_at(self, identity: int) -> str:
         """Where a row that came was read first: ``partition/offset``."""
-        return _written(~self.awaited[identity])
+        return written(~self.awaited[identity])
 
     def identities(self) -> list[int]:
         """All right rows that came."""
@@ -111,6 +110,7 @@ class JoinComparison:
         self._owing = [plan.committed for plan in plans]
         self._permitting = [may_repeat(history.manifest, plan) for plan in plans]
         self._beyond: float = len(plans) if history.gaps else math.inf
+        self._copies: list[RightRow] = []
 
     def run(self, output: Iterable[OutputRecord]) -> Seen:
         """Compare all of it."""
@@ -120,7 +120,7 @@ class JoinComparison:
         for record in output:
             records += 1
             identity, batch, problem = read(record)
-            place = record.partition << _PLACE_BITS | record.offset
+            place = place_of(record.partition, record.offset)
             if identity is None:
                 self._no_row(record, OutputPosition(batch, place), problem)
             elif (
@@ -140,6 +140,7 @@ class JoinComparison:
         self.seen.counts.update(
             output_records=records, sentinel_rows=sentinels, duplicates_permitted=self.seen.permitted.total()
         )
+        self._judge_order()
         for identity, came, place in astray:
             self._judge_astray(identity, came, place)
         for identity, due in awaited.items():
@@ -163,8 +164,26 @@ class JoinComparison:
         """Which of several rows with the same ids a record is."""
         return likeliest(identities, batch, self._predicted, self.seen.came)
 
+    def _right_rows(self) -> Iterator[RightRow]:
+        """The records of right rows in their batches, copies last."""
+        for identity, due in self.seen.awaited.items():
+            if due < 0 and identity in self._predicted:
+                yield RightRow(identity, self._predicted[identity], ~due)
+        yield from self._copies
+
+    def _judge_order(self) -> None:
+        """Rows that were not in the topic when a later batch was written there."""
+        rest = self._history.rest
+        for (identity, batch, place), behind, of in misordered(
+            self._right_rows, known=None if rest is None else rest.first_places
+        ):
+            assert isinstance(identity, int)
+            why = f"came after output {written(behind)} of batch {of}: batch {batch} had been committed without it"
+            self._add("misordered_rows", identity, why, OutputPosition(batch, place))
+
     def _again(self, identity: int, came: OutputPosition, place: int) -> None:
-        if self._permitting[came.batch] or _written(place) in self._history.resent:
+        self._copies.append(RightRow(identity, came.batch, place))
+        if self._permitting[came.batch] or written(place) in self._history.resent:
             self.seen.permitted[came.batch] += 1
             return
         why = "that batch was run once, none of its tasks failed, and its producer sent it once"
@@ -219,7 +238,7 @@ class JoinComparison:
             self._add("oracles_disagree", identity, why, came)
         elif (found := self._unread.read_by_query(identity, claimed)) is not None:
             self._finding_log.add(
-                self._unread.in_output(found, claimed(), _written(came.place or 0), came.batch)
+                self._unread.in_output(found, claimed(), written(came.place or 0), came.batch)
             )
         else:
             name, reason = self._explain.unexpected(identity, came.batch)
@@ -239,7 +258,7 @@ class JoinComparison:
         if not self._finding_log.wants(name, defect):
             self._finding_log.count(name, defect)
             return
-        read = None if came.place is None else _written(came.place)
+        read = None if came.place is None else written(came.place)
         where = f" (output {read})" if read else ""
         message = f"{self._words.output_row(identity)}{where} {why if isinstance(why, str) else why()}"
         finding = self._words.finding(name, identity, message)
@@ -247,7 +266,7 @@ class JoinComparison:
 
     def _no_row(self, record: OutputRecord, came: OutputPosition, problem: str) -> None:
         """A record that cannot be read (``NO_BATCH``), or names input that does not exist."""
-        batch, read = came.batch, _written(came.place or 0)
+        batch, read = came.batch, written(came.place or 0)
         if batch != NO_BATCH and not self._history.contract.output.has_refs:
             claimed = self._reader.claimed(record)
             if (found := self._unread.meant_by(claimed, self._reader.is_event)) is not None:
@@ -264,7 +283,3 @@ class JoinComparison:
         message = f"output {read}{where} {what}: {problem}"
         in_batch = None if batch == NO_BATCH else batch
         self._finding_log.add(Finding(property=name, message=message, read=read, batch=in_batch))
-
-
-def _written(place: int) -> str:
-    return f"{place >> _PLACE_BITS}/{place & _PLACE_MASK}"

@@ -48,6 +48,11 @@ def header_problem(record: OutputRecord) -> str:
     return f"it has the header {twice!r} {names.count(twice)} times" if twice else ""
 
 
+def header_batch(record: OutputRecord) -> int | None:
+    """The batch that a record names, if its headers have no problem."""
+    return None if header_problem(record) else _as_batch(record.header("batch") or "")
+
+
 @functools.lru_cache(maxsize=4096)
 def _as_batch(text: str) -> int | None:
     """The batch that a header names; thousands of records name the same."""

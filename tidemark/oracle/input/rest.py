@@ -23,6 +23,8 @@ class Rest:
     event time of each side in each batch (``latest_ms``, ``None`` without rows), how much of each topic is readable,
     how many batches have data and how many events an id that came before, whether rows must be late (``must_drop``).
     ``keys`` and ``rows`` say how many there are. ``state_fields`` is what the state has of its rows, by batch and side.
+    ``first_places``: partition of the output and batch -> the place of the first right row there, of all rows
+    (``tidemark.oracle.compare.batch_order``); empty if the output is in the order of its batches.
     """
 
     watermarks_ms: Sequence[int]
@@ -40,3 +42,4 @@ class Rest:
     keys: int
     notes: list[str] = field(default_factory=list)
     state_fields: Mapping[tuple[int, int], StateFields] = field(default_factory=dict)
+    first_places: Mapping[tuple[int, int], int] = field(default_factory=dict)

@@ -1,8 +1,9 @@
 """The output of a run as a table: which row each record is, where that is plain; what a record says, by DuckDB.
 
-``came(o, batch, identity, l, r, in_part)``: ``o`` is the number of the record's row in a scan, counted from 1.
-``identity`` is the output row that it claims to be (``tidemark.oracle.input.history``), made of the numbers of its
-input records; NULL where the record is not plain, or names what is not there: such a record is read as in small runs.
+``came(o, part, batch, identity, l, r, in_part)``: ``o`` is the number of the record's row in a scan, counted from 1,
+and ``part`` its partition, in which records are in the order of these numbers. ``identity`` is the output row that it
+claims to be (``tidemark.oracle.input.history``), made of the numbers of its input records; NULL where the record is not
+plain, or names what is not there: such a record is read as in small runs.
 ``l`` and ``r`` are the input records that it names, as far as they are known; ``in_part`` is the part of the first.
 """
 
@@ -108,9 +109,11 @@ def _claimed(fields: dict[str, str], scan: str, read: FieldsRead) -> str:
         columns.append(f"{as_text(field) if is_id else as_number(field)} as {name}")
         plain.append((is_text if is_id else is_number)(field, name))
     claims = ", ".join(f"case when is_plain then {name} end as {name}" for name in fields)
-    extracted = read_fields(f"select value, batch as batch_text from {scan}", [read])
+    extracted = read_fields(
+        f"select cast(partition as integer) as part, value, batch as batch_text from {scan}", [read]
+    )
     return f"""
-select batch, {claims}, is_plain
+select part, batch, {claims}, is_plain
 from (
     select *, {all_hold(plain)} as is_plain
     from (select *, try_cast(batch_text as bigint) as batch, {", ".join(columns)} from ({extracted}) extracted) read
@@ -128,8 +131,8 @@ def came_relations(
 ) -> list[Select]:
     """``came``, and before it the record of each side: one text for all engines, one join in each ``select``.
 
-    ``claims`` has ``batch``, ``is_plain`` and what :func:`fields_of_output` names; ``number`` is the text of ``o``;
-    ``records``: what of ``parsed`` may be named on a side by claims of a name.
+    ``claims`` has ``part``, ``batch``, ``is_plain`` and what :func:`fields_of_output` names; ``number`` is the text of
+    ``o``; ``records``: what of ``parsed`` may be named on a side by claims of a name.
     """
     fields, sides = fields_of_output(output), sides_of(output)
     found = []
@@ -139,7 +142,7 @@ def came_relations(
         source, on, known, absent = _records_of(side, at, records(side, claims), has_refs=output.has_refs)
         kept = "".join(f", c.{name}" for name in (*before, *rest))
         text = (
-            f"select c.{number} as o, c.batch, c.is_plain{kept}, p.n as {side}, p.in_part as {side}_part_of,"
+            f"select c.{number} as o, c.part, c.batch, c.is_plain{kept}, p.n as {side}, p.in_part as {side}_part_of,"
             f" ({known}) as {side}_is_known, ({absent}) as {side}_is_absent"
             f" from {claims} c left join ({source}) p on {on}"
         )
@@ -179,6 +182,6 @@ def _came(found: str, *, is_semi: bool) -> str:
             f" when l_is_known and r_is_absent then l * {first} when l_is_absent and r_is_known then r * {first}"
         )
     return (
-        f"select o, batch, case when is_plain then case {cases} end end as identity, l, {right} as r,"
+        f"select o, part, batch, case when is_plain then case {cases} end end as identity, l, {right} as r,"
         f" coalesce({in_part}, 0) as in_part from {found}"
     )

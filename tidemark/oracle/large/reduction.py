@@ -2,7 +2,8 @@
 
 Free of I/O, which is the engine's (``tidemark.oracle.large.engine``); the statements are one text for all engines. A
 key is *clean* if each of its rows that this Spark gives is right, due in a committed batch, and came once in that
-batch, or again where its batch permits it, and if no other output record names a row of it. All other keys are *dirty*.
+batch, or again where its batch permits it, before the rows of later batches, and if no other output record names a row
+of it. All other keys are *dirty*.
 Handed on are the dirty keys, up to a size; a *witness* for each coverage goal; and a sample of the clean keys, which
 the model judges.
 """
@@ -27,6 +28,7 @@ from tidemark.oracle.input.rest import Rest
 from tidemark.oracle.large import output, record_tables, state_rows
 from tidemark.oracle.large.duckdb_engine import duckdb_engine
 from tidemark.oracle.large.engine import Engine, LargeEvidence, LargeRun, OpenEngine, key_names
+from tidemark.oracle.large.output_order import find_behind
 from tidemark.oracle.large.totals import count_rest
 from tidemark.oracle.large.witnesses import FIRST_LEFTS, beyond_ends, near_rights, witnesses
 from tidemark.oracle.spark.spark_versions import not_compared
@@ -159,6 +161,7 @@ class _Reduction:
     def __init__(self, engine: Engine, history: History) -> None:
         self._engine = engine
         self._history = history
+        self._first_places: dict[tuple[int, int], int] = {}
 
     def run(self, run: Evidence) -> Reduced | None:
         """All of them; ``None`` if the records are not those that the manifest names."""
@@ -190,7 +193,7 @@ class _Reduction:
         engine.make_came()
         self._compare(has_state=has_state)
         self._choose(has_state=has_state)
-        rest = replace(count_rest(engine, history), state_fields=fields)
+        rest = replace(count_rest(engine, history), state_fields=fields, first_places=self._first_places)
         inputs = engine.inputs("select r.row as n, r.position from records r join chosen c on c.row = r.row")
         found = Reduced(run, rest, inputs, engine.outputs(_OUTPUTS))
         if has_state:
@@ -230,12 +233,14 @@ class _Reduction:
             f" where e.identity is null or t.identity is null or {is_wrong}"
         )
         self._engine.make_relations([Select("times", _TIMES), Select("wrong", wrong)], "times wrong")
+        self._first_places = find_behind(self._engine)
         for name, text in {
             "named": _NAMED,
             "dirty": f"""select key from wrong where due is not null
             union select key from expected where comes <> is_right
             union select w.key from records w join named n on n.row = w.row where w.key is not null
             union select w.key from records w join sentinels s on s.row = w.row where w.key is not null
+            union select key from behind where key is not null
             {"union select key from state_dirty" if has_state else ""}""",
         }.items():
             self._engine.make(name, text)
