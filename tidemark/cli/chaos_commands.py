@@ -55,7 +55,8 @@ EVERY_POINT = (
 Schedule = Annotated[
     str,
     typer.Option(
-        help="COMPONENT[:ACTION[=AMOUNT]]\\[@POINT][~SECONDS][*COUNT], joined by commas; faults that overlap by +. "
+        help="COMPONENT[:ACTION[=AMOUNT]]\\[@POINT][~SECONDS][*COUNT or *until=30s], joined by commas; "
+        "faults that overlap by +. "
         f"Components: {', '.join(FaultComponent)}; actions: {', '.join(FaultAction)}; "
         f"points: {', '.join(CommitPoint)}."
     ),

@@ -108,7 +108,7 @@ class FaultInjector:
         finally:
             tried = {"tried": self._tried} if self._tried and not self._is_journaled else {}
             for fault in self._faults[self._completed + self._is_journaled :]:
-                typed = str(replace(fault.spec, count=1)) if fault.spec.beside else None
+                typed = str(fault.spec.once) if fault.spec.beside else None
                 for part in fault.spec.parts:
                     line = journal_line(fault.of_part(part), injected=False, proof=tried)
                     self.journal.append(msgspec.structs.replace(line, together=typed))
@@ -118,10 +118,10 @@ class FaultInjector:
     def _run(self) -> None:
         try:
             for fault in self._faults:
-                self._inject(fault)
+                batch = self._inject(fault)
                 self._completed += 1
-                self._is_journaled = False
-                self._tried = []
+                self._forget_tries()
+                self._repeat(fault, batch)
         except _Over:
             return
         except Exception as error:  # noqa: BLE001 (handed to the runner, which decides; a thread has nobody to raise to)
@@ -135,8 +135,25 @@ class FaultInjector:
         self._aborted.wait(seconds)
         self._armed.clear()
 
-    def _inject(self, fault: PlannedFault) -> None:
-        """Try batch after batch until the fault is injected, and in the journal with its recovery."""
+    def _forget_tries(self) -> None:
+        self._is_journaled = False
+        self._tried = []
+
+    def _repeat(self, fault: PlannedFault, first: int) -> None:
+        """Inject a fault again and again, if it has to be repeated until something holds; a run may end before."""
+        until, begun_s, latest = fault.spec.until, time.monotonic(), first
+
+        def batches() -> int:
+            return max(self._target.checkpoint.committed(), default=first) - first
+
+        try:
+            while until is not None and not until.holds(time.monotonic() - begun_s, batches()):
+                latest = self._inject(replace(fault, batch=latest + 1))
+        finally:
+            self._forget_tries()
+
+    def _inject(self, fault: PlannedFault) -> int:
+        """Try batch after batch until the fault is injected, and in the journal with its recovery; in which it was."""
         not_before, is_complete = fault.batch, False
         while not is_complete:
             if fault.spec.is_of_network:
@@ -157,6 +174,7 @@ class FaultInjector:
                 is_complete = self._journal_recovery(line, fault, now)
             not_before = now.batch + 1
             fault = fault.retry()
+        return not_before - 1
 
     def _inject_together(self, fault: PlannedFault, now: RunningBatch) -> bool:
         """Inject faults that overlap, and journal their recovery; whether all of them were, at the same instant."""
@@ -168,7 +186,7 @@ class FaultInjector:
         if not joint.lines:
             return False
         self._is_journaled = is_complete
-        said = str(fault.spec) if is_complete else " and ".join(line.label for line in joint.lines)
+        said = str(fault.spec.once) if is_complete else " and ".join(line.label for line in joint.lines)
         self._say(f"{said}, in batch {now.batch}")
         committed_at = self._await_commit(joint.lines, now.batch, said)
         note_end(joint.lines, committed_at.isoformat(timespec="milliseconds"))

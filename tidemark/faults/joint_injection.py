@@ -328,7 +328,7 @@ class JointInjection:
         is_complete = is_complete and met == self._effects
         self._effects = met
         for line in self.lines:
-            line.together = str(replace(self._fault.spec, count=1)) if is_complete else None
+            line.together = str(self._fault.spec.once) if is_complete else None
         self._hooks.journal[self._first_line :] = self.lines
         return is_complete
 

@@ -1,8 +1,9 @@
 """A schedule of faults: the words that ask for them, and the plan that a seed makes of it.
 
 A schedule is written in words, ``driver@written*2,executor@half-written,broker~1.5``: a component, an action (``kill``
-if none is given), the commit point, the duration (seconds, of a pause or an outage), and how often. The seed alone
-decides which batch is hit. Some actions have an amount: ``broker:delay=500ms@planned~3``.
+if none is given), the commit point, the duration (seconds, of a pause or an outage), and how often: so many times, or
+batch after batch until something holds (``executor*until=30s``, ``executor*until=10batches``). The seed alone decides
+which batch is hit, or hit first. Some actions have an amount: ``broker:delay=500ms@planned~3``.
 
 Faults that overlap are joined by ``+``: in ``broker:pause@written~2+driver@written`` the driver is killed while the
 broker is paused. All of them hit the same batch, each while those before it are in effect. A pause or an outage is in
@@ -36,8 +37,23 @@ LONGEST_DELAY_S = 0.4
 
 _WORD = re.compile(
     r"(?P<component>\w+)(?::(?P<action>[\w-]+)(?:=(?P<amount>\d+(?:\.\d+)?)(?P<unit>[A-Za-z]+))?)?(?:@(?P<point>[\w-]+))?"
-    r"(?:~(?P<seconds>\d+(?:\.\d+)?))?(?:\*(?P<count>\d+))?"
+    r"(?:~(?P<seconds>\d+(?:\.\d+)?))?(?:\*(?:(?P<count>\d+)|until=(?P<until>\d+(?:s|batches))))?"
 )
+
+
+@dataclass(frozen=True)
+class Until:
+    """A fault is repeated until so many seconds after the first, or batches committed after that of the first."""
+
+    amount: int
+    is_seconds: bool
+
+    def holds(self, seconds: float, batches: int) -> bool:
+        """Whether it does, so many seconds and committed batches after the first."""
+        return (seconds if self.is_seconds else batches) >= self.amount
+
+    def __str__(self) -> str:
+        return f"{self.amount}{'s' if self.is_seconds else 'batches'}"
 
 
 @dataclass(frozen=True)
@@ -46,7 +62,7 @@ class FaultSpec:
 
     ``amount`` is in the unit of its action; ``None`` where it has none. A driver is started again at once; an executor
     Spark itself replaces. ``beside`` are the faults that are injected while this one is in effect, in their order;
-    their count is 1.
+    their count is 1. With ``until`` it is injected again and again, batch after batch, once it was recovered from.
     """
 
     component: FaultComponent
@@ -56,6 +72,7 @@ class FaultSpec:
     count: int = 1
     amount: float | None = None
     beside: tuple[FaultSpec, ...] = ()
+    until: Until | None = None
 
     def __post_init__(self) -> None:
         if self.amount is None and self.action in AMOUNTS:
@@ -69,7 +86,12 @@ class FaultSpec:
     @property
     def parts(self) -> tuple[FaultSpec, ...]:
         """The faults that overlap, in their order, each by itself; of one fault it alone."""
-        return (replace(self, count=1, beside=()), *self.beside)
+        return (replace(self.once, beside=()), *self.beside)
+
+    @property
+    def once(self) -> FaultSpec:
+        """The same, neither counted nor repeated."""
+        return replace(self, count=1, until=None)
 
     @property
     def part(self) -> FaultPart:
@@ -83,7 +105,7 @@ class FaultSpec:
 
     def __str__(self) -> str:
         """As a schedule has it."""
-        count = f"*{self.count}" if self.count > 1 else ""
+        count = f"*until={self.until}" if self.until else f"*{self.count}" if self.count > 1 else ""
         return "+".join([self._typed, *(part._typed for part in self.beside)]) + count
 
     @property
@@ -133,13 +155,13 @@ def _read_together(text: str) -> FaultSpec:
     first, *rest = (_read_word(word.strip()) for word in text.split("+"))
     if not rest:
         return first
-    if any(part.count > 1 for part in (first, *rest[:-1])):
+    if any(part.count > 1 or part.until for part in (first, *rest[:-1])):
         raise UsageError(
             f"{text!r} has a count between faults that overlap",
             hint="write it behind the last: it is the count of all of them",
         )
-    beside = tuple(replace(part, count=1) for part in rest)
-    together = replace(first, count=rest[-1].count, beside=beside)
+    beside = tuple(part.once for part in rest)
+    together = replace(first, count=rest[-1].count, until=rest[-1].until, beside=beside)
     if why := why_impossible(together.as_parts):
         raise UsageError(f"{text!r} cannot be made", detail=why.reason, hint=why.hint)
     return together
@@ -151,7 +173,7 @@ def _read_word(word: str) -> FaultSpec:
         raise UsageError(
             f"{word!r} is no fault",
             detail="a fault is COMPONENT[:ACTION[=AMOUNT]][@POINT][~SECONDS][*COUNT]; + joins faults that overlap",
-            hint="for example: driver@written*2,executor@half-written,broker~1.5+driver@planned",
+            hint="for example: driver@written*2,executor@half-written*until=30s,broker~1.5+driver@planned",
         )
     asked = read["component"], read["action"] or FaultAction.KILL
     component, action = next((known for known in POINTS if known == asked), (None, None))
@@ -166,11 +188,17 @@ def _read_word(word: str) -> FaultSpec:
             hint=f"its commit points are {', '.join(points)}",
         )
     amount = _amount(word, action, read["amount"], read["unit"])
-    count = int(read["count"] or 1)
-    if not count:
+    count, until = int(read["count"] or 1), _until(read["until"])
+    if not count or (until and not until.amount):
         raise UsageError(f"{word!r} asks for no fault at all", hint="leave it out, or give *1 or more")
     duration_s = float(read["seconds"] or FaultSpec.duration_s)
-    return FaultSpec(component, action, point, duration_s, count, amount)
+    return FaultSpec(component, action, point, duration_s, count, amount, until=until)
+
+
+def _until(text: str | None) -> Until | None:
+    if text is None:
+        return None
+    return Until(int(text.removesuffix("batches").removesuffix("s")), is_seconds=not text.endswith("batches"))
 
 
 def _amount(word: str, action: FaultAction, number: str | None, unit: str | None) -> float | None:
@@ -191,12 +219,19 @@ def _amount(word: str, action: FaultAction, number: str | None, unit: str | None
 
 
 def write_schedule(specs: Iterable[FaultSpec]) -> str:
-    """The reverse of :func:`read_schedule`; a fault that comes more than once is written once, with its count."""
+    """The reverse of :func:`read_schedule`; a fault that comes more than once is written once, with its count.
+
+    One that is repeated until something holds has no count, and is written each time.
+    """
     counts: dict[FaultSpec, int] = {}
     for spec in specs:
         one = replace(spec, count=1)
         counts[one] = counts.get(one, 0) + spec.count
-    return ",".join(str(replace(one, count=count)) for one, count in counts.items())
+    return ",".join(
+        text
+        for one, count in counts.items()
+        for text in ([str(one)] * count if one.until else [str(replace(one, count=count))])
+    )
 
 
 def plan_faults(rng: random.Random, specs: Iterable[FaultSpec], batches: int) -> list[PlannedFault]:

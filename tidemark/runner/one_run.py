@@ -15,6 +15,7 @@ import msgspec
 from tidemark import paths
 from tidemark.diagnosis.end_of_run import add_diagnosis
 from tidemark.errors import UsageError
+from tidemark.faults.schedule import FaultSpec
 from tidemark.formats.chain import Chain, decoders_of, topics_of
 from tidemark.formats.client_settings import java_settings, read_client_settings
 from tidemark.formats.contract import Contract
@@ -262,6 +263,11 @@ def _must_be_waivable(waive: Sequence[str]) -> None:
             )
 
 
+def times_planned(spec: FaultSpec) -> int:
+    """How often a fault comes, as far as is known before a run."""
+    return spec.count if spec.until is None or spec.until.is_seconds else spec.until.amount
+
+
 def _must_be_possible(options: RunOptions, spec: StackSpec) -> None:
     must_be_injectable(options, spec)
     if options.driver and (options.jars or options.packages):
@@ -327,7 +333,7 @@ def _prepare_trace(
         if options.fault_specs and "--slices" not in options.generator:
             pace += [
                 "--slices",
-                str(max(6, BATCHES_PER_FAULT * sum(spec.count for spec in options.fault_specs))),
+                str(max(6, BATCHES_PER_FAULT * sum(map(times_planned, options.fault_specs)))),
             ]
         run_program(
             ["producers", "generate", "--out", str(trace), *numbers, *pace, *options.generator],

@@ -92,6 +92,23 @@ def test_an_amount_is_read_and_written_in_its_unit_and_has_a_usual_one():
     assert read_schedule("broker:delay=200ms") == read_schedule("broker:delay")
 
 
+@pytest.mark.parametrize(
+    ("text", "holds", "holds_not"),
+    [
+        ("executor@planned*until=30s", (30.0, 0), (29.9, 99)),
+        ("broker:pause@planned+driver@planned*until=10batches", (0.0, 10), (999.0, 9)),
+    ],
+)
+def test_a_fault_that_is_repeated_until_something_holds_is_read_and_written(text, holds, holds_not):
+    [spec] = read_schedule(text)
+    assert write_schedule([spec]) == text
+    assert write_schedule([spec, spec]) == f"{text},{text}"
+    assert spec.until.holds(*holds)
+    assert not spec.until.holds(*holds_not)
+    assert (spec.once.until, str(spec.once)) == (None, text.partition("*")[0])
+    assert all(part.until is None for part in spec.parts)
+
+
 def test_kill_executors_and_kill_drivers_are_words_for_a_schedule():
     assert with_kills("", 0, 0) == ""
     assert read_schedule(with_kills("broker", 3, 2)) == (
@@ -109,6 +126,9 @@ def test_kill_executors_and_kill_drivers_are_words_for_a_schedule():
         ("driver@@written", "is no fault"),
         ("driver*-1", "is no fault"),
         ("driver*0", "asks for no fault at all"),
+        ("driver*until=0s", "asks for no fault at all"),
+        ("driver*until=5", "is no fault"),
+        ("executor@planned*until=5s+driver@planned", "has a count between faults that overlap"),
         ("driver:pause~1.2.3", "is no fault"),
         ("fridge", "cannot be injected"),
         ("broker:tease", "cannot be injected"),
