@@ -10,8 +10,7 @@ from tests.e2e.backends import BACKENDS
 from tests.e2e.conftest import stack_to_harm
 from tidemark.faults.schedule import read_schedule
 from tidemark.formats.evidence import RunDirectory
-from tidemark.runner import RunOptions, describe, new_run_directory, run
-from tidemark.stack import DRIVER, StackSpec
+from tidemark.stack import StackSpec
 
 pytestmark = [pytest.mark.chaos, pytest.mark.long]
 
@@ -23,25 +22,20 @@ CASES = {
 
 
 @pytest.fixture(scope="module", params=BACKENDS)
-def three(request):
+def own_stack(request):
+    """The stack of ``run_on_own``, with three brokers."""
     with stack_to_harm("replicated", StackSpec(backend=request.param, brokers=3)) as stack:
         yield stack
 
 
 @pytest.mark.parametrize(("join", "sink"), CASES)
-def test_another_broker_takes_over_and_every_row_is_right(join, sink, three, tmp_path):
-    three.repair()
+def test_another_broker_takes_over_and_every_row_is_right(join, sink, run_on_own):
     faults = CASES[join, sink]
-    driver = DRIVER if three.spec.backend == "local" else ""
-    options = RunOptions(
-        join, sink=sink, seed=3, impressions=1000, faults=faults, driver=driver, run_dir=tmp_path / "run"
-    )
-    contract = describe(join)
 
-    verdict = run(options, contract, new_run_directory(options, contract), stack=three).verdict
+    result = run_on_own(join, sink=sink, seed=3, impressions=1000, faults=faults)
 
-    must_be_right(join, verdict)
-    evidence = RunDirectory(tmp_path / "run")
+    must_be_right(join, result.verdict)
+    evidence = RunDirectory(result.run_dir)
     for fault in must_be_proved(evidence, read_schedule(faults)).values():
         role = fault.proof["role"]
         assert fault.proof["component_name"] == ("broker" if role["node"] == 1 else f"broker-{role['node']}")

@@ -172,7 +172,12 @@ def watched_ends(
     places = [TopicPartition(topic, number) for number in end_offsets(broker, [topic])[topic]]
 
     def ends() -> dict[int, int]:
-        return {place.partition: consumer.get_watermark_offsets(place, ANSWER_S)[1] for place in places}
+        try:
+            return {place.partition: consumer.get_watermark_offsets(place, TRY_S)[1] for place in places}
+        except KafkaException as exception:
+            if exception.args[0].code() in NOT_YET:
+                consumer.list_topics(topic, timeout=TRY_S)  # else it learns of another leader after minutes
+            raise
 
     try:
         yield lambda: _retried(broker, f"the offsets of {topic!r}", ends)
