@@ -49,8 +49,8 @@ OF_SNAPSHOT = "executor@snapshot,driver@snapshot"
 
 
 @pytest.mark.parametrize("conf", [(), (ROCKSDB,)], ids=["HDFS", "RocksDB"])
-def test_a_snapshot_that_is_not_finished_is_no_state_and_every_row_is_right(conf, run_on_own):
-    result = run_on_own(
+def test_a_snapshot_that_is_not_finished_is_no_state_and_every_row_is_right(conf, run_pipeline):
+    result = run_pipeline(
         "left_outer", seed=3, impressions=1000, faults=OF_SNAPSHOT, conf=(*SNAPSHOTS_OFTEN, *conf)
     )
 

@@ -301,7 +301,8 @@ def run_options(options: SoakOptions, number: int, *, network: bool = True, brok
     faults = schedule(rng, options.faults, partial(can_be_drawn, network=network, brokers=brokers, sink=sink))
     makes_snapshots = any(part.point is CommitPoint.SNAPSHOT for one in faults for part in one.parts)
     return RunOptions(
-        pipeline, seed=seed, impressions=options.impressions, sink=sink, faults=write_schedule(faults), driver=DRIVER,
+        pipeline, seed=seed, impressions=options.impressions, sink=sink, faults=write_schedule(faults),
+        driver="" if makes_snapshots else DRIVER,
         conf=SNAPSHOTS_OFTEN if makes_snapshots else (), run_dir=free_directory(options.folder / f"run-{number}"),
         report=options.report, say=options.say, watch=options.watch, **options.in_time,
     )  # fmt: skip

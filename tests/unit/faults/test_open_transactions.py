@@ -1,14 +1,16 @@
-"""When rows, or a ledger entry, lie in an open transaction of a batch; and which sinks have transactions."""
+"""When rows, or a ledger entry, lie in an open transaction; and where there is no such point, or no snapshot."""
 
 from __future__ import annotations
 
 import random
+from contextlib import nullcontext
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from tidemark.campaigns.soak import can_be_drawn, schedule
+from tidemark.campaigns.soak import SoakOptions, can_be_drawn, run_options, schedule
 from tidemark.errors import UsageError
 from tidemark.faults import commit_points
 from tidemark.faults.commit_points import RunningBatch
@@ -16,6 +18,7 @@ from tidemark.faults.sink_progress import _LedgerProgress
 from tidemark.formats.faults import OF_TRANSACTION, CommitPoint
 from tidemark.runner import RunOptions
 from tidemark.runner.one_run import _must_be_possible
+from tidemark.runner.possible_faults import SNAPSHOTS_OFTEN
 from tidemark.stack import StackSpec
 
 QUERY = "0" * 8 + "-0000" * 3 + "-" + "0" * 12
@@ -93,3 +96,25 @@ def test_a_soak_draws_such_points_for_a_sink_with_transactions_alone():
 
     assert set(OF_TRANSACTION) <= points("exactly-once")
     assert not set(OF_TRANSACTION) & points("spark")
+
+
+@pytest.mark.parametrize(
+    ("conf", "driver", "said"),
+    [
+        ((), "", "no snapshot is written within the run"),
+        (SNAPSHOTS_OFTEN, "driver", "the driver 'driver' runs already"),
+        (SNAPSHOTS_OFTEN, "", ""),
+        (("spark.sql.streaming.stateStore.providerClass=org.RocksDBStateStoreProvider",), "driver", ""),
+    ],
+)
+def test_where_no_snapshot_would_be_written_the_point_is_refused(conf, driver, said):
+    options = RunOptions("inner", faults="executor@snapshot", conf=conf, driver=driver)
+    with pytest.raises(UsageError, match=said) if said else nullcontext():
+        _must_be_possible(options, StackSpec("local"))
+
+
+def test_a_soak_makes_snapshots_on_a_driver_of_the_runs_own():
+    asked = [run_options(SoakOptions(Path("runs"), faults=12), number) for number in range(30)]
+    found = {("snapshot" in one.faults, one.conf == SNAPSHOTS_OFTEN, one.driver == "") for one in asked}
+
+    assert found == {(True, True, True), (False, False, False)}
