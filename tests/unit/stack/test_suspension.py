@@ -4,6 +4,7 @@ import pytest
 
 from tidemark.errors import ContainerEngineError, DaemonDied
 from tidemark.processes import ProcessId, end
+from tidemark.stack.local import process_runtime
 from tidemark.stack.local.process_runtime import ProcessRuntime
 from tidemark.stack.registry import Stopped, Target
 from tidemark.stack.suspension import resume, resume_abandoned, suspend, suspended
@@ -84,3 +85,46 @@ def test_a_process_that_has_ended_cannot_be_suspended(state, runtime, process, t
     with pytest.raises(DaemonDied, match="driver"):
         suspend(state, runtime, target, "driver")
     assert state.records("stopped", Stopped) == []
+
+
+def test_of_a_family_known_members_stop_before_others_are_looked_for(runtime, sleeper, monkeypatch):
+    parent, known, new = sleeper(), sleeper(), sleeper()
+    family, seen = [known], []
+
+    def looked_for(process):
+        assert process == parent
+        wait_until(lambda: parent.paused, 5, lambda: "the parent to stop")
+        seen.append([one.pid for one in (known, new) if one.paused])
+        return list(family)
+
+    monkeypatch.setattr(process_runtime, "_descendants", looked_for)
+    target = Target(parent, family=True)
+    assert runtime.suspend(target)
+    assert seen == [[]]
+    assert known.paused
+    runtime.resume(target)
+    goes_on(known)
+    family.append(new)
+    seen.clear()
+
+    assert runtime.suspend(target)
+
+    assert seen == [[known.pid]]
+    assert all(one.paused for one in (parent, known, new))
+    runtime.resume(target)
+    for one in (parent, known, new):
+        goes_on(one)
+
+
+def test_a_member_that_has_left_a_family_runs_on(runtime, sleeper, monkeypatch):
+    parent, left = sleeper(), sleeper()
+    families = iter([[left], [left], []])
+    monkeypatch.setattr(process_runtime, "_descendants", lambda _process: next(families))
+    target = Target(parent, family=True)
+    runtime.suspend(target)
+    runtime.resume(target)
+
+    runtime.suspend(target)
+
+    assert parent.paused
+    goes_on(left)
