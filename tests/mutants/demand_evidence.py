@@ -27,6 +27,8 @@ from tidemark.oracle import judge
 JOIN = "left_outer"
 FAULTS = "executor@planned,master@planned~10"
 """One that the query recovers from, and one that lasts, during which it commits batches."""
+MANY_SLICES = ("--slices", "16")
+"""So that batches are left for the other, whichever of the two comes first."""
 MORE_MS, MORE_ROWS = 5_000, 100
 """So much more is demanded than the run needs."""
 RECOVERY_STEP_MS = 10

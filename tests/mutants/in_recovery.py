@@ -72,7 +72,8 @@ UNFINISHED_SNAPSHOT = (
     RUNS
     + """
     for begun in checkpoint().glob("state/0/[0-9]*/*/.*.snapshot.*.tmp"):
-        put(begun.with_name(begun.name.split(".")[1] + ".snapshot"), empty)
+        for store in begun.parents[1].glob("*-*"):
+            put(store / f"{number(planned)}.snapshot", empty)
 """
 )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.mutants import naive
-from tests.mutants.demand_evidence import DEMAND_EVIDENCE, FAULTS, JOIN, problems
+from tests.mutants.demand_evidence import DEMAND_EVIDENCE, FAULTS, JOIN, MANY_SLICES, problems
 from tests.mutants.evidence import EVERY, EVIDENCE, Copy
 from tests.mutants.mutants import ON_TIME
 from tests.mutants.score import Line
@@ -63,7 +63,7 @@ def test_damaged_evidence_is_caught_by_name(join, late, recorded, tmp_path, scor
 
 @pytest.mark.long
 def test_a_demand_that_is_broken_by_one_step_is_caught_by_name(run_pipeline, tmp_path, score):
-    result = run_pipeline(JOIN, impressions=400, seed=11, generator=ON_TIME, faults=FAULTS)
+    result = run_pipeline(JOIN, impressions=400, seed=11, generator=(*ON_TIME, *MANY_SLICES), faults=FAULTS)
     run = RunDirectory(result.run_dir)
     assert result.verdict.verdict == "VALID", result.verdict
     sound = naive.ids(run.output(), contract_of(run))

@@ -13,7 +13,14 @@ from tidemark.faults.executor import stop_executor_at_point
 from tidemark.faults.schedule import PlannedFault
 from tidemark.faults.sink_progress import Proof
 from tidemark.faults.target import FaultTarget, now_utc
-from tidemark.formats.faults import AFTER_COMMIT, EXECUTOR_STOPPED, CommitPoint, Fault, FaultAction
+from tidemark.formats.faults import (
+    AFTER_COMMIT,
+    EXECUTOR_STOPPED,
+    OF_TRANSACTION,
+    CommitPoint,
+    Fault,
+    FaultAction,
+)
 from tidemark.sparkfiles.eventlog import QueryEvents
 
 
@@ -150,14 +157,14 @@ def _kill_with_executor(
     stopped = stop_executor_at_point(target, fault, now, unless=unless)
     if stopped is None:
         return None
+    point = fault.spec.point
     with commit_points.resuming_on_error(stopped.resume):
-        point = fault.spec.point
         proof = look_at_driver(target, lambda: commit_points.with_executor_stopped(target, point, now))
     if proof is None:
         stopped.resume()
         return None
     executor = stopped.executor
     line = target.injected(fault, now.batch, {"executor_id": executor.executor_id, **proof})
-    target.stack.kill_executor(target.driver, executor)
+    target.stack.kill_executor(target.driver, executor, with_workers=point in OF_TRANSACTION)
     target.stack.kill(target.driver)
     return line

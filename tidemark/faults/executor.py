@@ -17,7 +17,14 @@ from tidemark.faults.commit_points import RunningBatch, Unless
 from tidemark.faults.schedule import PlannedFault
 from tidemark.faults.sink_progress import Proof
 from tidemark.faults.target import FaultTarget, now_utc
-from tidemark.formats.faults import EXECUTOR_STOPPED, CommitPoint, Fault, FaultAction, FaultComponent
+from tidemark.formats.faults import (
+    EXECUTOR_STOPPED,
+    OF_TRANSACTION,
+    CommitPoint,
+    Fault,
+    FaultAction,
+    FaultComponent,
+)
 from tidemark.stack import Executor
 
 
@@ -42,7 +49,7 @@ def inject_into_executors(
         is_over = line.proof["committed"]  # by the others, just now: the victim's partitions had no rows
         for victim in () if is_over else victims:
             if spec.action is FaultAction.KILL:
-                target.stack.kill_executor(target.driver, victim)
+                target.stack.kill_executor(target.driver, victim, with_workers=spec.point in OF_TRANSACTION)
             elif spec.point not in EXECUTOR_STOPPED:  # there it is stopped already
                 target.stack.pause_executor(target.driver, victim)
     if is_over:

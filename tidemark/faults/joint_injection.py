@@ -28,6 +28,7 @@ from tidemark.faults.target import FaultTarget, now_utc
 from tidemark.formats.faults import (
     EXECUTOR_STOPPED,
     NETWORK_ACTIONS,
+    OF_TRANSACTION,
     CommitPoint,
     Fault,
     FaultAction,
@@ -228,7 +229,7 @@ class JointInjection:
                 spec, line, partial(self._seen, name, ComponentState.PAUSED), partial(stack.resume, name)
             )
         if at.stopped is not None and not at.keeps_stopped:  # left alone it would still write its partitions
-            stack.kill_executor(name, at.stopped)
+            stack.kill_executor(name, at.stopped, with_workers=spec.point in OF_TRANSACTION)
         stack.kill(name)
         at.is_driver_gone = True
         return _Effect(spec, line, partial(self._driver_is_gone, pid), is_outage=False)
@@ -256,7 +257,7 @@ class JointInjection:
         self._hit |= set(victims)
         if spec.action is FaultAction.KILL:
             for victim in victims:
-                stack.kill_executor(driver, victim)
+                stack.kill_executor(driver, victim, with_workers=spec.point in OF_TRANSACTION)
             self._killed |= set(victims)
             return _Effect(spec, line, partial(self._executors_are_gone, victims), is_outage=False)
         for victim in victims:

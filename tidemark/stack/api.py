@@ -277,8 +277,12 @@ class Stack(Protocol):
         The next three methods take one of them, or an executor id, which costs another listing.
         """
 
-    def kill_executor(self, driver: str, executor: Executor | str) -> Executor:
-        """SIGKILL an executor and return it. The Spark master replaces it."""
+    def kill_executor(self, driver: str, executor: Executor | str, *, with_workers: bool = False) -> Executor:
+        """SIGKILL an executor and return it. The Spark master replaces it.
+
+        Its Python workers end by themselves, once they have done what they can do alone; ``with_workers`` kills them,
+        too, as if their machine were lost.
+        """
 
     def pause_executor(self, driver: str, executor: Executor | str) -> Executor:
         """SIGSTOP an executor."""

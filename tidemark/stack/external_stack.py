@@ -199,7 +199,13 @@ class ExternalStack:
         """Raises ``UsageError``: its processes cannot be seen from this machine."""
         self._refuse("list the executors of", driver)
 
-    def kill_executor(self, driver: str, executor: Executor | str) -> Executor:
+    def kill_executor(
+        self,
+        driver: str,
+        executor: Executor | str,
+        *,
+        with_workers: bool = False,  # noqa: ARG002
+    ) -> Executor:
         """Raises ``UsageError``."""
         self._refuse("kill", f"executor {executor} of {driver}")
 

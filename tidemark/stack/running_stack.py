@@ -277,10 +277,10 @@ class RunningStack:
         ]
         return sorted(without_forks(self._runtime.executors(self.driver(driver).app_id, workers)))
 
-    def kill_executor(self, driver: str, executor: Executor | str) -> Executor:
+    def kill_executor(self, driver: str, executor: Executor | str, *, with_workers: bool = False) -> Executor:
         """SIGKILL an executor."""
         executor = self._executor(driver, executor)
-        self._runtime.end_executor(executor)
+        self._runtime.end_executor(executor, with_workers=with_workers)
         self._state.discard("stopped", _suspension_name(executor))
         return executor
 

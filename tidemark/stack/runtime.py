@@ -52,8 +52,8 @@ class Runtime(Protocol):
         command line.
         """
 
-    def end_executor(self, executor: Executor) -> None:
-        """SIGKILL an executor, and wait until it is gone."""
+    def end_executor(self, executor: Executor, *, with_workers: bool) -> None:
+        """SIGKILL an executor, with or without its Python workers, and wait until it is gone."""
 
     def wrap(self, argv: Sequence[str], folder: Path) -> list[str]:
         """The command that runs ``argv`` where the stack's JVMs run, with access to ``folder``."""

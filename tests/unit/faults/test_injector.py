@@ -84,7 +84,7 @@ class Words:
         """It is another one after each kill; all of them have one log."""
         return SimpleNamespace(app_id=f"app-{self.said.count(('kill', name))}", event_log=self.event_log)
 
-    def kill_executor(self, driver, executor):
+    def kill_executor(self, driver, executor, *, with_workers=False):
         self._word("kill executor", executor.executor_id)
 
 

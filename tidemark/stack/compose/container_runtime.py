@@ -116,9 +116,10 @@ class ContainerRuntime:
             found = pool.map(lambda worker: self._executors(app_id, worker), workers)
         return [executor for executors in found for executor in executors]
 
-    def end_executor(self, executor: Executor) -> None:
+    def end_executor(self, executor: Executor, *, with_workers: bool) -> None:
         """SIGKILL an executor inside its worker's container."""
-        self._inside(self._container_of(executor), executor.process, "kill")
+        action = "kill-family" if with_workers else "kill"
+        self._inside(self._container_of(executor), executor.process, action)
 
     def target(self, component: ComponentRecord) -> Target:
         """The whole container."""

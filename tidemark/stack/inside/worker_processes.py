@@ -9,6 +9,7 @@ ends with its standard input.
 ``suspend ID``    SIGSTOP it and its descendants, and wait until they are stopped; code 3 if it is gone
 ``resume ID``     SIGCONT it and its descendants; does nothing if it is gone
 ``kill ID``       SIGKILL it and wait until it is gone; resumes its descendants, which then end by themselves
+``kill-family ID``  SIGKILL its descendants and it, and wait until it is gone
 ``quit ID``       SIGQUIT it, if it is a JVM, which then prints its thread stacks; code 3 if it is gone or none
 ``lives ID``      code 3 if it is gone
 """
@@ -71,7 +72,7 @@ def find(pid: int, start: tuple[int, str]) -> psutil.Process | None:
 
 
 def act(action: str, pid: int, start: tuple[int, str]) -> int:
-    """Run ``suspend``, ``resume``, ``kill``, ``quit`` or ``lives`` on a process; returns the code."""
+    """Run ``suspend``, ``resume``, ``kill``, ``kill-family``, ``quit`` or ``lives`` on a process; returns the code."""
     process = find(pid, start)
     if process is None:
         return GONE if action in ("suspend", "lives", "quit") else 0
@@ -86,8 +87,10 @@ def act(action: str, pid: int, start: tuple[int, str]) -> int:
             _until(lambda: all(_is_stopped(one) for one in stopped) or find(pid, start) is None)
         elif action == "resume":
             _signalled([*_descendants(process), process], signal.SIGCONT)
-        elif action == "kill":
+        elif action in ("kill", "kill-family"):
             descendants = _descendants(process)
+            if action == "kill-family":
+                _signalled(descendants, signal.SIGKILL)
             process.send_signal(signal.SIGKILL)
             _until(lambda: find(pid, start) is None)
             _signalled(descendants, signal.SIGCONT)

@@ -99,9 +99,12 @@ class ProcessRuntime:
         """The living executors of an application on these workers."""
         return list(_executors(app_id, {component.address: component.name for component in workers}))
 
-    def end_executor(self, executor: Executor) -> None:
-        """SIGKILL an executor and resume its Python workers, which then end by themselves."""
+    def end_executor(self, executor: Executor, *, with_workers: bool) -> None:
+        """SIGKILL an executor with its Python workers; or resume these, which then end by themselves."""
         workers = _descendants(executor.process)
+        if with_workers:
+            end([*workers, executor.process], ask_s=0)
+            return
         end([executor.process], ask_s=0)
         for worker in workers:
             worker.signal(signal.SIGCONT)
