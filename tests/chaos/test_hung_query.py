@@ -129,8 +129,8 @@ def test_a_query_behind_a_transaction_that_stays_open_hung_when_its_output_was_r
     servers, opened = own_stack.bootstrap_servers, []
 
     def harm():
-        [output] = [name for name in AdminClient({"bootstrap.servers": servers}).list_topics(10).topics
-                    if name.endswith("-output")]  # fmt: skip
+        topics = AdminClient({"bootstrap.servers": servers}).list_topics(timeout=10).topics
+        [output] = [name for name in topics if name.endswith("-output")]
         settings = {"transactional.id": "left-open", "transaction.timeout.ms": 900_000}
         producer = Producer({"bootstrap.servers": servers, **settings})
         producer.init_transactions(30)

@@ -47,12 +47,18 @@ def to_sink(records):
     return with_provenance(records.selectExpr("key", "value", f"explode(array_repeat(1, {copies})) AS n").drop("n"))
 """
 ENTRY_LAST = """
+import time
 from tidemark.sink.task import transaction
 
 def write(self, batches):
     keys = []
+
+    def send_entry():
+        self._send_entry(self._new_entry(keys[0].rows, str(keys[0])))
+        time.sleep(0.3)
+
     self._in_transaction(lambda: keys.append(self._produce(batches)))
-    self._in_transaction(lambda: self._send_entry(self._new_entry(keys[0].rows, str(keys[0]))))
+    self._in_transaction(send_entry)
     return keys[0].rows
 
 transaction.TransactionWriter.write = write
