@@ -10,7 +10,7 @@ import pytest
 
 from tidemark.errors import SinkFailed, TestbedError
 from tidemark.faults.injector import FaultInjector
-from tidemark.faults.schedule import FaultSpec, PlannedFault, read_schedule
+from tidemark.faults.schedule import FaultSpec, PlannedFault
 from tidemark.faults.target import FaultTarget
 from tidemark.formats.faults import CommitPoint, FaultAction, FaultComponent
 from tidemark.processes import ProcessId
@@ -176,33 +176,6 @@ def test_a_fault_is_proved_and_its_recovery_is_the_commit_of_the_batch(batches):
         "kill executor at planned of batch 1",
         f"batch 1 is committed, {fault.recovery_s:.1f} s after kill executor",
     ]
-
-
-def repeated(text):
-    [spec] = read_schedule(text)
-    return PlannedFault(spec, 1, 0.0)
-
-
-def test_a_fault_is_repeated_batch_after_batch_until_so_many_are_committed(batches):
-    injector = injector_of(batches, Words(), repeated("executor@planned*until=2batches"))
-    begin_in_batch_1(batches, injector)
-    for batch in (1, 2, 3):
-        if batch > 1:
-            batches.plan(batch, 9 + batch)
-        until(lambda batch=batch: len(injector.journal) == batch, f"the fault of batch {batch}")
-        batches.commit(batch)
-    until(lambda: injector.waits_for == "", "the end of the repetition")
-
-    assert [(fault.batch, fault.injected) for fault in injector.finish()] == [(1, True), (2, True), (3, True)]
-
-
-def test_a_run_that_is_over_before_a_repetition_has_missed_no_fault(batches):
-    injector = injector_of(batches, Words(), repeated("executor@planned*until=3600s"))
-
-    fault = injected_in_batch_1(batches, injector)
-
-    assert (fault.batch, fault.injected) == (1, True)
-    injector.check()
 
 
 def test_a_batch_of_which_the_brokers_say_nothing_is_left_for_the_next(batches):
