@@ -48,15 +48,17 @@ REFERENCE = ROOT / "docs" / "reference"
 NOTE = "<!-- Written by `python -m docs.generate`; not to be edited by hand. -->"
 WIDTH = 100
 FAULT_FORM = (
-    "A fault is `COMPONENT[:ACTION[=AMOUNT]][@POINT][~SECONDS][*COUNT]`; a schedule joins them by commas, those that "
-    "overlap by `+`: [inject faults](../howto/inject-faults.md#faults-that-overlap)."
+    "A fault is `COMPONENT[:ACTION[=AMOUNT]][@POINT][~SECONDS][*COUNT or *until=30s]`; a schedule joins "
+    "them by commas, those that overlap by `+`: [inject faults](../howto/inject-faults.md#faults-that-overlap)."
 )
 FAULT_WORDS = (
     "Without `:ACTION` it is a `kill`; a pause or an outage lasts {seconds:g} second; it is done once. "
-    "`executors` are all executors at once; `kill-twice` kills the next driver, too, while it runs the batch again. "
+    "`executors` are all executors at once; `leader` is the broker that leads a partition of the output, `coordinator` "
+    "the one that coordinates the ledger of a sink partition: both need a stack of three brokers; "
+    " `kill-twice` kills the next driver, too, while it runs the batch again. "
     "A killed driver is started again at once, a killed executor is replaced by Spark. `--kill-executors 3` is "
     "`executor*3`, `--kill-drivers 3` is `driver@written*3`. From `cut` on, actions disturb the network between Spark "
-    "and a broker; an amount have {amounts}. A fault that could not be injected at its point makes the run `UNKNOWN`."
+    "and a broker; {amounts} have an amount. A fault that could not be injected at its point makes the run `UNKNOWN`."
 )
 PORT_WORDS = (
     "A free port is one from 15000 up to the range that the system uses for outgoing connections; `tidemark status` "

@@ -22,7 +22,7 @@ exit code of the command line:
         ├── SinkFailed          Kafka did not accept a batch of the exactly-once sink; none of it is visible
         └── DeadlineExceeded    a condition did not come true in time
             ├── OpenTransaction     the committed records of a topic do not end, and its broker answers
-            └── QueryHung           the query commits nothing more: of a run no error, it ends UNKNOWN (3)
+            └── QueryHung           it commits nothing more; a run raises none of these, but ends UNKNOWN (3)
                 ├── StartHung           it does not start
                 ├── DrainHung           it is done, and its output is not complete
                 └── StopHung            it does not stop

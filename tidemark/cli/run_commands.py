@@ -72,9 +72,8 @@ KillDrivers = Annotated[
 Faults = Annotated[
     str,
     typer.Option(
-        help="What to inject, and where: COMPONENT[:ACTION[=AMOUNT]]\\[@POINT][~SECONDS][*COUNT], joined by "
-        "commas, or "
-        "by + if they overlap: driver@written*2,executor@half-written,broker~1.5+driver@planned."
+        help="What to inject, and where: COMPONENT[:ACTION[=AMOUNT]]\\[@POINT][~SECONDS][*COUNT or *until=30s], "
+        "joined by commas, or by + if they overlap: driver@written*2,executor@half-written,broker~1.5+driver@planned."
     ),
 ]
 
