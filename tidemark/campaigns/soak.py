@@ -22,7 +22,7 @@ import msgspec
 
 from tidemark.campaigns.campaign import Campaign, free_directory
 from tidemark.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID, TidemarkError, UsageError
-from tidemark.faults.overlaps import FaultPart, drawn_pairs
+from tidemark.faults.overlaps import FaultPart, drawn_pairs, every_fault
 from tidemark.faults.schedule import FaultSpec, read_schedule, write_schedule
 from tidemark.formats.evidence import RunDirectory
 from tidemark.formats.faults import (
@@ -252,12 +252,7 @@ def schedule(
     rng: random.Random, count: int, can: Callable[[FaultPart], bool] = lambda _part: True
 ) -> tuple[FaultSpec, ...]:
     """So many faults, of all kinds that ``can`` be injected, some of them two that overlap."""
-    kinds = [
-        FaultSpec(*what, point)
-        for what, points in POINTS.items()
-        for point in points
-        if can(FaultPart(*what, point))
-    ]
+    kinds = [FaultSpec(*part) for part in every_fault() if can(part)]
     weights = [_weight(kind) for kind in kinds]
     pairs = [_pair(pair) for pair in drawn_pairs() if all(map(can, pair))]
     of_pairs = [_weight(pair) * _weight(pair.beside[0]) for pair in pairs]

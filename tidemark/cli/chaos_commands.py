@@ -40,7 +40,7 @@ from tidemark.cli.shared_options import (
     resumed,
 )
 from tidemark.cli.shrunk_failures import RedItem, ShrinkTime, shrink_budget, shrink_items
-from tidemark.formats.faults import POINTS, CommitPoint, FaultAction, FaultComponent, fault_label
+from tidemark.formats.faults import CommitPoint, FaultAction, FaultComponent, fault_label
 
 if TYPE_CHECKING:
     from tidemark.campaigns.soak import Soak, SoakOptions, SoakRun
@@ -241,13 +241,12 @@ def _typed(options: SoakOptions, pipelines: Sequence[str], sinks: Sequence[str])
 def _known_faults(brokers: int) -> list[tuple[str, str]]:
     """Every sort of fault that a soak draws from, on a stack with a proxy and so many brokers."""
     from tidemark.campaigns.soak import can_be_drawn
-    from tidemark.faults.overlaps import FaultPart
+    from tidemark.faults.overlaps import every_fault
 
     return [
-        (fault_label(*what), at)
-        for what, points in POINTS.items()
-        for at in points
-        if can_be_drawn(FaultPart(*what, at), network=True, brokers=brokers)
+        (fault_label(part.component, part.action), part.point)
+        for part in every_fault()
+        if can_be_drawn(part, network=True, brokers=brokers)
     ]
 
 

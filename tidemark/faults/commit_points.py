@@ -5,17 +5,17 @@ would commit before the rows were seen, and is looked at while it is stopped (SI
 the driver cannot record it. ``half-written``: one executor is throttled, and the others write first. ``state``,
 ``snapshot``, ``rows-sent`` and ``entry-sent``: one executor is throttled until one of its tasks has committed some of
 its state stores, it writes a snapshot of one, or a task has rows or a ledger entry in a transaction that is open.
-``planned`` and ``no-data``: the
-driver is stopped as soon as the batch is planned. Then checkpoint, ledger and end offsets are read, and a fault is
-injected only if they show the point.
+``planned`` and ``no-data``: the driver is stopped as soon as the batch is planned. Then what the point needs is read
+(checkpoint, state files, ledger, offsets), and a fault is injected only if that shows the point.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 from tidemark.errors import DeadlineExceeded
@@ -157,27 +157,27 @@ def half_written(target: FaultTarget, batch: int) -> Proof | None:
 
 def state_half_committed(target: FaultTarget, batch: int) -> Proof | None:
     """With an executor stopped: whether some state stores of a partition have committed a batch, and others do not."""
-    seen = half_committed(target.checkpoint.path, batch)
-    if not seen:
-        return None
-    pause(STILL_S)  # by then another executor, which runs, has committed all of its own
-    still = half_committed(target.checkpoint.path, batch)
-    kept = {partition: stores for partition, stores in still.items() if seen.get(partition) == stores}
-    if not kept or target.checkpoint.running() != batch:
-        return None
-    return {"state": kept, **target.progress.snapshot()}
+    kept = _kept(target, batch, half_committed)
+    return {"state": kept, **target.progress.snapshot()} if kept else None
 
 
 def snapshot_begun(target: FaultTarget, batch: int) -> Proof | None:
     """With an executor stopped: whether a snapshot of a state store is being written, and is not finished."""
-    seen = snapshots_begun(target.checkpoint.path, batch)
+    kept = _kept(target, batch, lambda path, number: dict.fromkeys(snapshots_begun(path, number), "begun"))
+    return {"snapshots": list(kept), **target.progress.snapshot()} if kept else None
+
+
+def _kept(
+    target: FaultTarget, batch: int, look: Callable[[Path, int], Mapping[str, object]]
+) -> dict[str, object]:
+    """What a checkpoint shows of a running batch twice: in between another executor has finished its own."""
+    seen = look(target.checkpoint.path, batch)
     if not seen:
-        return None
-    pause(STILL_S)  # by then another executor, which runs, has finished its own
-    kept = [one for one in snapshots_begun(target.checkpoint.path, batch) if one in seen]
-    if not kept or target.checkpoint.running() != batch:
-        return None
-    return {"snapshots": kept, **target.progress.snapshot()}
+        return {}
+    pause(STILL_S)
+    still = look(target.checkpoint.path, batch)
+    kept = {name: value for name, value in still.items() if seen.get(name) == value}
+    return kept if target.checkpoint.running() == batch else {}
 
 
 def in_transaction(target: FaultTarget, point: CommitPoint, now: RunningBatch) -> Proof | None:

@@ -9,14 +9,13 @@ import msgspec
 from tidemark.errors import TidemarkError
 from tidemark.faults import commit_points
 from tidemark.faults.commit_points import Look, RunningBatch, Unless
-from tidemark.faults.executor import stop_executor_at_point
+from tidemark.faults.executor import kill_executor, stop_executor_at_point
 from tidemark.faults.schedule import PlannedFault
 from tidemark.faults.sink_progress import Proof
 from tidemark.faults.target import FaultTarget, now_utc
 from tidemark.formats.faults import (
     AFTER_COMMIT,
     EXECUTOR_STOPPED,
-    OF_TRANSACTION,
     CommitPoint,
     Fault,
     FaultAction,
@@ -165,6 +164,6 @@ def _kill_with_executor(
         return None
     executor = stopped.executor
     line = target.injected(fault, now.batch, {"executor_id": executor.executor_id, **proof})
-    target.stack.kill_executor(target.driver, executor, with_workers=point in OF_TRANSACTION)
+    kill_executor(target, executor, point)
     target.stack.kill(target.driver)
     return line

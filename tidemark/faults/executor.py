@@ -49,7 +49,7 @@ def inject_into_executors(
         is_over = line.proof["committed"]  # by the others, just now: the victim's partitions had no rows
         for victim in () if is_over else victims:
             if spec.action is FaultAction.KILL:
-                target.stack.kill_executor(target.driver, victim, with_workers=spec.point in OF_TRANSACTION)
+                kill_executor(target, victim, spec.point)
             elif spec.point not in EXECUTOR_STOPPED:  # there it is stopped already
                 target.stack.pause_executor(target.driver, victim)
     if is_over:
@@ -110,6 +110,11 @@ def stop_executor_at_point(
     until = commit_points.throttle_until if is_coarse else commit_points.throttle_finely_until
     proof = until(target, now, throttle, look, unless)
     return None if proof is None else StoppedExecutor(victim, proof, resume)
+
+
+def kill_executor(target: FaultTarget, victim: Executor, point: CommitPoint) -> None:
+    """Kill an executor; at a step of a transaction with its Python workers, which would go on with it."""
+    target.stack.kill_executor(target.driver, victim, with_workers=point in OF_TRANSACTION)
 
 
 def identity(component: FaultComponent, victims: list[Executor]) -> Proof:

@@ -267,7 +267,7 @@ class FaultInjector:
             self._armed.set()
             return 0
 
-        # The feed sees a query that hung, and earlier than this: whoever waits for a batch has published for it.
+        # Longer than the feed waits: it has published the records of this batch, and reports a query that hung.
         found = self._until(running, "a running batch", max(BATCH_S, 2 * self._recovery_s)) - 1
         self._armed.clear()
         return RunningBatch(found, self._ends.get(found))

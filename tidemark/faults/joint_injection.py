@@ -19,7 +19,7 @@ from tidemark.faults import commit_points
 from tidemark.faults.commit_points import RunningBatch, Unless
 from tidemark.faults.component import effects, victim_of
 from tidemark.faults.driver import batch_is_rerun, look_at_driver, stop_driver
-from tidemark.faults.executor import identity, stop_executor_at_point
+from tidemark.faults.executor import identity, kill_executor, stop_executor_at_point
 from tidemark.faults.network import DisturbedLink
 from tidemark.faults.overlaps import steps
 from tidemark.faults.schedule import FaultSpec, PlannedFault
@@ -28,7 +28,6 @@ from tidemark.faults.target import FaultTarget, now_utc
 from tidemark.formats.faults import (
     EXECUTOR_STOPPED,
     NETWORK_ACTIONS,
-    OF_TRANSACTION,
     CommitPoint,
     Fault,
     FaultAction,
@@ -229,7 +228,7 @@ class JointInjection:
                 spec, line, partial(self._seen, name, ComponentState.PAUSED), partial(stack.resume, name)
             )
         if at.stopped is not None and not at.keeps_stopped:  # left alone it would still write its partitions
-            stack.kill_executor(name, at.stopped, with_workers=spec.point in OF_TRANSACTION)
+            kill_executor(self._target, at.stopped, spec.point)
         stack.kill(name)
         at.is_driver_gone = True
         return _Effect(spec, line, partial(self._driver_is_gone, pid), is_outage=False)
@@ -257,7 +256,7 @@ class JointInjection:
         self._hit |= set(victims)
         if spec.action is FaultAction.KILL:
             for victim in victims:
-                stack.kill_executor(driver, victim, with_workers=spec.point in OF_TRANSACTION)
+                kill_executor(self._target, victim, spec.point)
             self._killed |= set(victims)
             return _Effect(spec, line, partial(self._executors_are_gone, victims), is_outage=False)
         for victim in victims:

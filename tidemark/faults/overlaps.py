@@ -171,6 +171,11 @@ def can_overlap(parts: Sequence[FaultPart]) -> bool:
     return why_impossible(parts) is None
 
 
+def every_fault() -> list[FaultPart]:
+    """Every fault at every point at which it can be injected."""
+    return [FaultPart(*what, point) for what, points in POINTS.items() for point in points]
+
+
 def drawn_pairs() -> list[tuple[FaultPart, FaultPart]]:
     """The pairs of faults that a soak draws from: all that can overlap, but for those that mostly miss.
 
@@ -178,12 +183,8 @@ def drawn_pairs() -> list[tuple[FaultPart, FaultPart]]:
     and snapshots are drawn alone: they last for some milliseconds, and a batch may be without. So are brokers in a
     role, which only a stack of several has.
     """
-    every = [
-        FaultPart(*what, point)
-        for what, points in POINTS.items()
-        for point in points
-        if what[0] not in IN_ROLE and point not in (*OF_TRANSACTION, _P.SNAPSHOT)
-    ]
+    alone = (*OF_TRANSACTION, _P.SNAPSHOT)
+    every = [one for one in every_fault() if one.component not in IN_ROLE and one.point not in alone]
     return [
         (first, then)
         for first in every

@@ -8,10 +8,11 @@ behind the last stable offset; a ledger entry, which has no stable offset until 
 
 from __future__ import annotations
 
+import functools
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -69,10 +70,12 @@ class _LedgerProgress:
         broker: Broker,
         topic: str,
         checkpoint: Checkpoint,
-        ends: tuple[Callable[[], dict[int, int]], Callable[[], dict[int, int]]],
+        ends: Callable[[], dict[int, int]],
+        stable: Callable[[], Callable[[], dict[int, int]]],
     ) -> None:
-        """``ends`` are the end offsets of the topic, and its last stable ones."""
-        self.ends, self._stable = ends
+        """``ends`` gives the end offsets of the topic, ``stable`` what gives its last stable ones."""
+        self.ends = ends
+        self._stable = stable
         self._broker = broker
         self._topic = topic
         self._checkpoint = checkpoint
@@ -98,22 +101,31 @@ class _LedgerProgress:
         return snapshot if snapshot["ledger"] == entries else None
 
     def in_transaction(self, point: CommitPoint, batch: int, before: dict[int, int]) -> Proof | None:
-        """Rows: some lie between the last stable offset and the end. Entry: one is pending, with or without rows."""
-        ends = self.ends()  # before the others: what is committed meanwhile is not taken for open
-        stable = self._stable()
-        rows = {at: end for at, end in ends.items() if before.get(at, 0) <= stable[at] < end}
-        if point is CommitPoint.ROWS_SENT and not rows:
-            return None
-        partitions = range(self._checkpoint.partitions(batch))
-        pending = [at for at in partitions if self._reader.is_pending(self._names.group(at), LOOK_UP_S)]
+        """Rows: some lie between the last stable offset and the end. Entry: one is pending, with or without rows.
+
+        Each is asked for first where it decides: this is done once a millisecond that an executor runs.
+        """
+        pending = self._pending(batch) if point is CommitPoint.ENTRY_SENT else []
         if point is CommitPoint.ENTRY_SENT and not pending:
             return None
+        ends = self.ends()  # first: what is committed meanwhile is not taken for open
+        stable = self._stable()()
+        rows = {at: end for at, end in ends.items() if before.get(at, 0) <= stable[at] < end}
+        if point is CommitPoint.ROWS_SENT:
+            if not rows:
+                return None
+            pending = self._pending(batch)
         return {
             "open_rows": by_partition(rows),
             "stable": by_partition(stable),
             "pending": pending,
             **self.snapshot(),
         }
+
+    def _pending(self, batch: int) -> list[int]:
+        """The sink partitions whose entry lies in an open transaction."""
+        partitions = range(self._checkpoint.partitions(batch))
+        return [at for at in partitions if self._reader.is_pending(self._names.group(at), LOOK_UP_S)]
 
     def brokers(self, role: FaultComponent, batch: int) -> dict[int, int]:
         """Those of the ledger, or of the output."""
@@ -199,10 +211,14 @@ def watch_sink_progress(
     sink: str, broker: Broker, topic: str, checkpoint: Checkpoint
 ) -> Iterator[SinkProgress]:
     """The progress of a query that writes ``topic`` with ``sink``, by clients that stay connected."""
-    with kafka.watched_ends(broker, topic) as ends:
+    with ExitStack() as opened:
+        ends = opened.enter_context(kafka.watched_ends(broker, topic))
         if sink == "exactly-once":
-            with kafka.watched_ends(broker, topic, kafka.READ_COMMITTED) as stable:
-                yield _LedgerProgress(broker, topic, checkpoint, (ends, stable))
+            committed = kafka.watched_ends(broker, topic, kafka.READ_COMMITTED)
+            stable = functools.cache(
+                lambda: opened.enter_context(committed)
+            )  # only steps of transactions need it
+            yield _LedgerProgress(broker, topic, checkpoint, ends, stable)
         else:
             yield _TopicProgress(broker, topic, checkpoint, ends)
 

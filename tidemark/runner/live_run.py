@@ -137,9 +137,7 @@ class LiveRun:
         driver = cleanup.enter_context(self._driver())
         self._options.report("driver", 1, 1)
         again = bool(self._options.fault_specs)
-        query = Query(self._stack, driver, self._checkpoint, self._pipeline, again=again)
-        query.start_s = max(query.start_s, self._options.hung_after_s)
-        return query
+        return Query(self._stack, driver, self._checkpoint, self._pipeline, again=again)
 
     def _app(self, cleanup: Cleanup) -> AppQuery:
         """The query of a user's job, which has a driver of its own."""
@@ -170,10 +168,7 @@ class LiveRun:
             job = ClassicJob(self._stack, self._name, words, environment, log)
         else:
             job = ConnectJob(self._stack, driver, words, environment, log)
-        again = bool(self._options.fault_specs)
-        query = AppQuery(self._stack, self._checkpoint, job, log, again=again)
-        query.start_s = max(query.start_s, self._options.hung_after_s)
-        return query
+        return AppQuery(self._stack, self._checkpoint, job, log, again=bool(self._options.fault_specs))
 
     def _query(self, collector: Collector, query: Query | AppQuery) -> None:
         """Start the query, publish the trace at its pace with faults on the way, flush, drain."""
@@ -185,6 +180,7 @@ class LiveRun:
                 self._options.report("publish", number + 1, self._header.slices)
             ends, waits = self._input_ends, self._watch.waits
             hung_after_s = self._options.hung_after_s
+            query.start_s = max(query.start_s, hung_after_s)
             feed = Feed(
                 query, self._checkpoint, ends, self._must_read_all, waits=waits, hung_after_s=hung_after_s
             )

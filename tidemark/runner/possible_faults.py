@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidemark.errors import UsageError
-from tidemark.faults.schedule import write_schedule
+from tidemark.faults.schedule import FaultSpec, write_schedule
 from tidemark.formats.faults import IN_ROLE, OF_TRANSACTION, CommitPoint, FaultComponent
 from tidemark.runner.run_options import OWN_SINK, SINKS, RunOptions
 from tidemark.stack import POWERS, StackSpec
@@ -17,9 +17,10 @@ SNAPSHOTS_OFTEN = (f"{MAINTENANCE_INTERVAL}=10ms", "spark.sql.streaming.stateSto
 
 def must_be_injectable(options: RunOptions, spec: StackSpec) -> None:
     """Raise ``UsageError`` for a fault that the stack, the sink or the settings of the run leave no chance."""
-    if options.fault_specs and "processes" not in POWERS[spec.backend]:
+    specs = options.fault_specs
+    if specs and "processes" not in POWERS[spec.backend]:
         raise UsageError(
-            f"{write_schedule(options.fault_specs)} cannot be done: the stack is {spec.backend}",
+            f"{write_schedule(specs)} cannot be done: the stack is {spec.backend}",
             detail="its processes belong to somebody else",
             hint="leave out --kill-executors, --kill-drivers and --faults, or take a stack of your own:"
             " `tidemark up --backend local`",
@@ -28,66 +29,62 @@ def must_be_injectable(options: RunOptions, spec: StackSpec) -> None:
         if "proxy" not in POWERS[spec.backend]:
             raise no_proxy(spec.backend)
         must_be_buildable()
-    _must_have_brokers(options, spec)
-    _must_be_shown_by_the_sink(options)
-    _must_make_snapshots(options)
+    for part in (part for one in specs for part in one.parts):
+        _must_have_brokers(part, options, spec)
+        _must_be_shown_by_the_sink(part, options)
+        _must_make_snapshots(part, options)
 
 
-def _must_have_brokers(options: RunOptions, stack: StackSpec) -> None:
+def _must_have_brokers(spec: FaultSpec, options: RunOptions, stack: StackSpec) -> None:
     """Refuse a broker in a role that no other could take over, and one in a role that the sink does not need."""
-    for spec in (part for one in options.fault_specs for part in one.parts):
-        if spec.component in IN_ROLE and stack.brokers == 1:
-            raise UsageError(
-                f"{spec} cannot be injected: the stack has one broker",
-                detail=f"no other could become {spec.component}",
-                hint="`tidemark up --brokers 3`; or take the broker, whatever it does: broker@planned",
-            )
-        if spec.component is FaultComponent.COORDINATOR and options.sink != SINKS[0]:
-            raise UsageError(
-                f"{spec} cannot be injected: the sink of this run is {options.sink}",
-                detail="only the exactly-once sink has a ledger, which a broker coordinates",
-                hint=f"add --sink {SINKS[0]}, or take the leader of a partition of the output: leader@planned",
-            )
+    if spec.component in IN_ROLE and stack.brokers == 1:
+        raise UsageError(
+            f"{spec} cannot be injected: the stack has one broker",
+            detail=f"no other could become {spec.component}",
+            hint="`tidemark up --brokers 3`; or take the broker, whatever it does: broker@planned",
+        )
+    if spec.component is FaultComponent.COORDINATOR and options.sink != SINKS[0]:
+        raise UsageError(
+            f"{spec} cannot be injected: the sink of this run is {options.sink}",
+            detail="only the exactly-once sink has a ledger, which a broker coordinates",
+            hint=f"add --sink {SINKS[0]}, or take the leader of a partition of the output: leader@planned",
+        )
 
 
-def _must_make_snapshots(options: RunOptions) -> None:
+def _must_make_snapshots(spec: FaultSpec, options: RunOptions) -> None:
     """Refuse the point ``snapshot`` of a query that writes none for a minute.
 
     On RocksDB a task may write them itself. On HDFS a thread of each executor's does, as often as the settings of the
     first query say that it runs.
     """
-    if any("RocksDB" in text for text in options.conf):
+    if spec.point is not CommitPoint.SNAPSHOT or any("RocksDB" in text for text in options.conf):
         return
-    for spec in (part for one in options.fault_specs for part in one.parts):
-        if spec.point is not CommitPoint.SNAPSHOT:
-            continue
-        if not any(MAINTENANCE_INTERVAL in text for text in options.conf):
-            raise UsageError(
-                f"{spec} cannot be injected: no snapshot is written within the run",
-                detail=f"Spark looks every minute whether a store needs one: {MAINTENANCE_INTERVAL}",
-                hint=" ".join(f"--conf {setting}" for setting in SNAPSHOTS_OFTEN),
-            )
-        if options.driver:
-            raise UsageError(
-                f"{spec} cannot be injected: the driver {options.driver!r} runs already",
-                detail=f"its executors keep the {MAINTENANCE_INTERVAL} of its first query",
-                hint="leave out `driver`: the run starts a driver of its own",
-            )
+    if not any(MAINTENANCE_INTERVAL in text for text in options.conf):
+        raise UsageError(
+            f"{spec} cannot be injected: no snapshot is written within the run",
+            detail=f"Spark looks every minute whether a store needs one: {MAINTENANCE_INTERVAL}",
+            hint=" ".join(f"--conf {setting}" for setting in SNAPSHOTS_OFTEN),
+        )
+    if options.driver:
+        raise UsageError(
+            f"{spec} cannot be injected: the driver {options.driver!r} runs already",
+            detail=f"its executors keep the {MAINTENANCE_INTERVAL} of its first query",
+            hint="leave out `driver`: the run starts a driver of its own",
+        )
 
 
-def _must_be_shown_by_the_sink(options: RunOptions) -> None:
+def _must_be_shown_by_the_sink(spec: FaultSpec, options: RunOptions) -> None:
     """Refuse commit points that the sink of the run does not show."""
-    for spec in (part for one in options.fault_specs for part in one.parts):
-        if spec.point in OF_TRANSACTION and options.sink != SINKS[0]:
-            raise UsageError(
-                f"{spec} cannot be injected: the sink of this run is {options.sink}",
-                detail=f"{spec.point} is a step of the exactly-once sink, and no other has transactions",
-                hint=f"add --sink {SINKS[0]}, or choose the point half-written:"
-                f" {spec.component}:{spec.action}@half-written",
-            )
-        if options.sink == OWN_SINK and spec.point in (CommitPoint.WRITTEN, CommitPoint.HALF_WRITTEN):
-            raise UsageError(
-                f"{spec} cannot be injected: the pipeline writes with a sink of its own",
-                detail=f"nothing shows whether a batch is {spec.point} there",
-                hint=f"choose the point planned or no-data: {spec.component}:{spec.action}@planned",
-            )
+    if spec.point in OF_TRANSACTION and options.sink != SINKS[0]:
+        raise UsageError(
+            f"{spec} cannot be injected: the sink of this run is {options.sink}",
+            detail=f"{spec.point} is a step of the exactly-once sink, and no other has transactions",
+            hint=f"add --sink {SINKS[0]}, or choose the point half-written:"
+            f" {spec.component}:{spec.action}@half-written",
+        )
+    if options.sink == OWN_SINK and spec.point in (CommitPoint.WRITTEN, CommitPoint.HALF_WRITTEN):
+        raise UsageError(
+            f"{spec} cannot be injected: the pipeline writes with a sink of its own",
+            detail=f"nothing shows whether a batch is {spec.point} there",
+            hint=f"choose the point planned or no-data: {spec.component}:{spec.action}@planned",
+        )

@@ -41,7 +41,7 @@ class Ledger:
 def progress_of(stable, ends, pending):
     checkpoint = SimpleNamespace(query_id=lambda: QUERY, partitions=lambda _batch: 2)
     made = object.__new__(_LedgerProgress)
-    made.ends, made._stable, made._checkpoint = lambda: ends, lambda: stable, checkpoint
+    made.ends, made._stable, made._checkpoint = lambda: ends, lambda: lambda: stable, checkpoint
     made._reader = Ledger(pending)
     return made
 

@@ -1,4 +1,4 @@
-"""The mutants of what a run has to do in time, on evidence that was written by hand: each is told by a hair.
+"""Mutants of what a run has to do in time, on evidence written by hand: each breaks its demand by one step.
 
 ``tests/mutants/test_evidence.py`` has them on the evidence of a real run.
 """

@@ -34,6 +34,12 @@ class Misordered(NamedTuple):
     behind: int
     of: int
 
+    @property
+    def why(self) -> str:
+        """What was seen, and what follows from it, for a finding."""
+        where = f"output {written(self.behind)} of batch {self.of}"
+        return f"came after {where}: batch {self.record.batch} had been committed without it"
+
 
 def place_of(partition: int, offset: int) -> int:
     """One number for a place in the output."""

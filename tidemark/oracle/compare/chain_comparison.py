@@ -205,10 +205,10 @@ class ChainComparison:
             batch, values = cast("tuple[int, Values]", row)
             return self._known[batch][values]
 
-        for (row, batch, place), behind, of in misordered(self._right_rows, owed):
-            why = f"came after output {written(behind)} of batch {of}: batch {batch} had been committed without it"
+        for one in misordered(self._right_rows, owed):
+            row, batch, place = one.record
             _, values = cast("tuple[int, Values]", row)
-            self._add("misordered_rows", ChainOutputRow(batch, values, written(place)), why)
+            self._add("misordered_rows", ChainOutputRow(batch, values, written(place)), one.why)
 
     def _again(self, came: ChainOutputRow) -> None:
         self._copies.append(came)

@@ -174,12 +174,10 @@ class JoinComparison:
     def _judge_order(self) -> None:
         """Rows that were not in the topic when a later batch was written there."""
         rest = self._history.rest
-        for (identity, batch, place), behind, of in misordered(
-            self._right_rows, known=None if rest is None else rest.first_places
-        ):
+        for one in misordered(self._right_rows, known=None if rest is None else rest.first_places):
+            identity, batch, place = one.record
             assert isinstance(identity, int)
-            why = f"came after output {written(behind)} of batch {of}: batch {batch} had been committed without it"
-            self._add("misordered_rows", identity, why, OutputPosition(batch, place))
+            self._add("misordered_rows", identity, one.why, OutputPosition(batch, place))
 
     def _again(self, identity: int, came: OutputPosition, place: int) -> None:
         self._copies.append(RightRow(identity, came.batch, place))

@@ -38,8 +38,8 @@ class ProcessRuntime:
 
     def __init__(self, state: StateFolder) -> None:
         self._state = state
-        self._descendants: dict[ProcessId, list[ProcessId]] = {}
-        """Of what was suspended, by then. To find them takes some ten milliseconds, in which they would run on."""
+        self._suspended_before: dict[ProcessId, list[ProcessId]] = {}
+        """Its descendants by then. To find them takes some ten milliseconds, in which they would run on."""
 
     def start(self, components: Sequence[ComponentRecord]) -> None:
         """Start components; each appends to its log file."""
@@ -130,7 +130,7 @@ class ProcessRuntime:
         process = target.process
         if process is None or not process.signal(signal.SIGSTOP):
             return False
-        known = self._descendants.get(process, [])
+        known = self._suspended_before.get(process, [])
         for one in known:
             one.signal(signal.SIGSTOP)
         now = _descendants(process) if target.family else []
@@ -140,7 +140,7 @@ class ProcessRuntime:
         for one in known:
             if one not in now:  # it has become another's, and is resumed by nobody else
                 one.signal(signal.SIGCONT)
-        self._descendants[process], stopped = now, [process, *now]
+        self._suspended_before[process], stopped = now, [process, *now]
         wait_until(
             lambda: all(one.paused or not one.alive for one in stopped),
             STOPPED_S,
