@@ -82,6 +82,7 @@ def claims(value: str | None, headers: list[tuple[str, object]] | None = None) -
     batch = pa.RecordBatch.from_pydict(
         {
             "o": [1],
+            "partition": [2],
             "value": pa.array([value], pa.string()),
             "headers": pa.array(
                 [of_headers],
@@ -100,7 +101,7 @@ def test_a_plain_record_names_both_of_its_rows() -> None:
     row = claims(json.dumps({"lid": "i", "lp": 0, "lo": 4, "rid": "c", "rp": 1, "ro": 5}))
 
     assert row == {
-        "o": 1, "batch": 3, "is_plain": True, "l_id": "i", "r_id": "c", "l_part": 0, "l_position": 4,
+        "o": 1, "part": 2, "batch": 3, "is_plain": True, "l_id": "i", "r_id": "c", "l_part": 0, "l_position": 4,
         "r_part": 1, "r_position": 5,
     }  # fmt: skip
 
@@ -163,7 +164,8 @@ def test_the_readers_run_where_tidemark_is_not(tmp_path: Path) -> None:
         "columns['value_bytes'] = pa.array([None], pa.binary())\n"
         "[events] = of_events(iter([pa.RecordBatch.from_pydict(columns)]))\n"
         "header = [{'name': 'query', 'value': 'q'}, {'name': 'batch', 'value': '2'}]\n"
-        "output = pa.RecordBatch.from_pydict({'o': [1], 'value': ['{}'], 'headers': [header]})\n"
+        "columns = {'o': [1], 'partition': [0], 'value': ['{}'], 'headers': [header]}\n"
+        "output = pa.RecordBatch.from_pydict(columns)\n"
         "[claims] = of_claims(iter([output]))\n"
         "print(events.column('time_us')[0], claims.to_pydict())\n"
     )
