@@ -12,8 +12,9 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 
 from tests.e2e.backends import BACKENDS
 from tests.e2e.conftest import shown, stack_to_harm
+from tidemark.errors import SinkFailed
 from tidemark.kafka import client as kafka
-from tidemark.sink.ledger import DEFAULT_LEDGER, Names, Reader
+from tidemark.sink.ledger import DEFAULT_LEDGER, TRY_S, Names, Reader
 from tidemark.stack import ComponentState, StackSpec
 from tidemark.waiting import wait_until
 
@@ -101,3 +102,39 @@ def test_a_reader_of_the_ledger_survives_brokers_that_stop_one_after_the_other(t
     finally:
         reader.kill()
         reader.join(ANSWER_S)
+
+
+def test_a_reader_of_the_ledger_follows_a_coordinator_that_moved_while_its_broker_was_paused(three):
+    """The broker is back and answers that it is not the coordinator; a client would ask it for 15 minutes."""
+    readers = [new_reader(three), new_reader(three)]
+    group = Names("moved", str(uuid4()), "0").group(0)
+    [node] = {reader.coordinator(group, ANSWER_S) for reader in readers}
+    broker = "broker" if node == 1 else f"broker-{node}"
+    three.pause(broker)
+    try:
+        wait_until(
+            lambda: told(new_reader(three), group) not in (None, node),
+            ANSWER_S,
+            lambda: f"another coordinator than node {node}",
+        )
+    finally:
+        three.resume(broker)
+
+    assert readers[0].look_up(group, ANSWER_S / 2) is None
+    wait_until(
+        lambda: told(readers[1], group) not in (None, node),
+        ANSWER_S / 2,
+        lambda: "the answer of another coordinator",
+    )
+
+
+def new_reader(stack) -> Reader:
+    return Reader(lambda: AdminClient({"bootstrap.servers": stack.bootstrap_servers}), DEFAULT_LEDGER)
+
+
+def told(reader: Reader, group: str) -> int | None:
+    """The coordinator that a client is told; ``None`` while it is told of none."""
+    try:
+        return reader.coordinator(group, TRY_S)
+    except SinkFailed:
+        return None

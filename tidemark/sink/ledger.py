@@ -34,6 +34,8 @@ REQUEST_S = 3600.0
 """The longest request timeout that librdkafka accepts."""
 RETRY_S = 0.005
 """Calibration: offsets are stable 1-15 ms after the transaction that wrote them."""
+MOVED_S = 0.1
+"""Calibration: a client is connected after 2-10 ms; a coordinator that moves is elsewhere after some 100 ms."""
 
 
 _GROUP = re.compile(r"(.+)\.([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.(.+)\.([0-9]+)")
@@ -107,6 +109,10 @@ class Reader:
     The coordinator is asked to describe a group before it is asked for the group's offset: librdkafka crashes if a
     coordinator that has moved, or that still loads, answers the request for offsets of an admin client
     (``rd_kafka_handle_OffsetFetch``, librdkafka issue 5040, open as of 2.16).
+
+    A client keeps the coordinator of a group for ``metadata.max.age.ms``, 15 minutes, and asks it again after it has
+    answered that it is none (``NOT_COORDINATOR``; a broker that was paused and is back does). Such a client is
+    replaced, too.
     """
 
     def __init__(self, make: Callable[[], Any], ledger: str) -> None:
@@ -141,7 +147,7 @@ class Reader:
                 error = exception.args[0]
             if error.code() not in _retried() or time.monotonic() > deadline:
                 raise _read_error(group, error, self._ledger)
-            pause(RETRY_S)
+            pause(MOVED_S if self._replaced_if_moved(error) else RETRY_S)
 
     def is_pending(self, group: str, timeout_s: float) -> bool:
         """Whether an entry of a group lies in a transaction that is open; raises ``SinkFailed`` as :meth:`look_up`."""
@@ -176,7 +182,17 @@ class Reader:
             error = KafkaError(KafkaError._TIMED_OUT, f"no answer within {timeout_s:.3g} s")
         except KafkaException as exception:
             error = exception.args[0]
+            self._replaced_if_moved(error)
         raise _read_error(group, error, self._ledger)
+
+    def _replaced_if_moved(self, error: Any) -> bool:
+        """Replace a client that asked a broker that is not the coordinator any more; whether it was replaced."""
+        from confluent_kafka import KafkaError
+
+        if error.code() != KafkaError.NOT_COORDINATOR:
+            return False
+        self.admin = self._make()
+        return True
 
     def listed(self, names: Names) -> list[int]:
         """The partitions of a sink that have a group; raises ``SinkFailed`` if a broker does not answer."""
