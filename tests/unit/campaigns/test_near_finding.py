@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.unit.campaigns.test_shrunk_cases import EVIDENCE, latest, semi_case
@@ -26,6 +28,24 @@ def test_of_a_finding_that_names_no_record_what_moves_the_watermarks_is_tried_fi
     assert latest(first) == latest(every) == latest(Shrinkable(case))
     assert {one.slice for one in every.case.records} == set(range(case.slices))
     assert len(every.case.records) == len(case.topics) * case.slices
+
+
+def test_a_row_of_a_left_semi_join_is_tried_with_the_nearest_of_its_key_and_two_slices_before():
+    case = semi_case()
+    places = [f"lefts/0/{at}" for at, one in enumerate(of("lefts", case)) if one.slice == 3]
+    finding = Finding(property="late_rows_joined", message="", batch=3, written=places[-1:])
+
+    _, late, *_ = guesses(Shrinkable(case), finding, (), ())
+
+    assert [(one.topic, one.slice) for one in late.case.records] == [
+        ("lefts", 0), ("rights", 0), ("lefts", 1), ("rights", 1), ("lefts", 2), ("rights", 2),
+    ]  # fmt: skip
+    own, partner = (json.loads(one.value) for one in late.case.records[-2:])
+    assert (own["k0"], own["t"]) == (partner["k0"], partner["t"])
+
+
+def of(topic, case):
+    return [one for one in case.records if one.topic == topic]
 
 
 @pytest.mark.parametrize(

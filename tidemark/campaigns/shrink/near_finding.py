@@ -14,12 +14,14 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
+import msgspec
+
 from tidemark.campaigns.case import SHUFFLE_PARTITIONS
 from tidemark.campaigns.shrink.predicted_batches import with_offsets
 from tidemark.campaigns.shrink.record_passes import key_of, renumbered
 from tidemark.campaigns.shrink.shrinkable import Shrinkable, fields_in, times_of
 from tidemark.faults.schedule import plan_faults, read_schedule
-from tidemark.formats.contract import Contract
+from tidemark.formats.contract import Contract, JoinKind
 from tidemark.formats.evidence import OutputRecord
 from tidemark.formats.faults import Fault
 from tidemark.formats.trace import Record
@@ -69,12 +71,15 @@ def _small(as_read: Shrinkable, places: Collection[str]) -> list[Shrinkable]:
     """Few of the records, those in these places among them: the smallest first; none if there are no such records.
 
     The rows themselves, with what moved the watermarks in the slice before the last of them; all rows of their keys,
-    with what moved them first; and these with what moved them in each slice.
+    with what moved them first; and these with what moved them in each slice. With the row of a left semi join comes the
+    nearest of the other side.
     """
     records = as_read.case.records
     named = _named(records, places)
     if not named:
         return []
+    partner = _nearest_of_other_side(as_read, named)
+    named |= set() if partner is None else {partner}
     contract, last = as_read.case.contract, max(records[at].slice for at in named)
     keys = {key_of(records[at], contract) for at in named}
     own = {at for at, record in enumerate(records) if key_of(record, contract) in keys}
@@ -90,7 +95,8 @@ def _late_by_the_batch_before(as_read: Shrinkable, places: Collection[str]) -> l
     """The rows themselves, with what moved the watermarks in the two slices before the last of them.
 
     A row is late by the watermark of the batch before its own, which a query that runs no no-data batches has from the
-    slice before that. None where there are no two such slices.
+    slice before that. None where there are no two such slices. The row of a left semi join names one side: the nearest
+    row of its key on the other side comes with it, in its slice, so that each slice has as many rows.
     """
     records = as_read.case.records
     named = _named(records, places)
@@ -98,7 +104,30 @@ def _late_by_the_batch_before(as_read: Shrinkable, places: Collection[str]) -> l
     moving = {at for at in _latest(as_read) if last - SLICES_BEFORE <= records[at].slice < last}
     if len({records[at].slice for at in moving}) < SLICES_BEFORE:
         return []
-    return [_without_gaps(_only(as_read, named | moving))]
+    chosen = [records[at] for at in sorted(named | moving)]
+    partner = _nearest_of_other_side(as_read, named)
+    if partner is not None:
+        chosen.append(msgspec.structs.replace(records[partner], slice=last))
+    return [_without_gaps(as_read.in_one_partition(chosen))]
+
+
+def _nearest_of_other_side(one: Shrinkable, named: Collection[int]) -> int | None:
+    """Of the record of a row of a left semi join the nearest on the other side, by event time, that has its key.
+
+    If there is none, one with a part of the key: the query may join by that alone.
+    """
+    records, times = one.case.records, list(times_of(one.case))
+    if len(named) != 1 or one.case.contract.kind is not JoinKind.LEFT_SEMI:
+        return None
+    [at] = named
+    key, time_us = key_of(records[at], one.case.contract) or (), times[at]
+    found = []
+    for number, (record, other_us) in enumerate(zip(records, times, strict=True)):
+        others = key_of(record, one.case.contract) or ()
+        same = sum(part == other for part, other in zip(key, others, strict=False))
+        if record.topic != records[at].topic and same and time_us is not None and other_us is not None:
+            found.append((-same, abs(other_us - time_us), number))
+    return min(found)[2] if found else None
 
 
 def _moving(as_read: Shrinkable) -> list[Shrinkable]:
