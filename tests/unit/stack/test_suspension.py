@@ -89,11 +89,11 @@ def test_a_process_that_has_ended_cannot_be_suspended(state, runtime, process, t
 
 def test_of_a_family_known_members_stop_before_others_are_looked_for(runtime, sleeper, monkeypatch):
     parent, known, new = sleeper(), sleeper(), sleeper()
-    family, seen = [known], []
+    family, seen, stop_first = [known], [], [parent]
 
     def looked_for(process):
         assert process == parent
-        wait_until(lambda: parent.paused, 5, lambda: "the parent to stop")
+        wait_until(lambda: all(one.paused for one in stop_first), 5, lambda: f"{stop_first} to stop")
         seen.append([one.pid for one in (known, new) if one.paused])
         return list(family)
 
@@ -105,6 +105,7 @@ def test_of_a_family_known_members_stop_before_others_are_looked_for(runtime, sl
     runtime.resume(target)
     goes_on(known)
     family.append(new)
+    stop_first.append(known)
     seen.clear()
 
     assert runtime.suspend(target)
