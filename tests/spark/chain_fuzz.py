@@ -2,7 +2,8 @@
 
 One classic session, no Kafka. A batch is a file; every phase of a history starts or goes on with the query, and has it
 run until it has nothing to do. Compared are the batches that there are, and of each its rows, its watermark and the
-number of late rows. Prints a JSON line for each seed; ends with 1 if one differs.
+number of late rows; and the plan has to be the chain's (``preflight.chain_plan``). Prints a JSON line for each seed;
+ends with 1 if one differs.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ import os
 import sys
 import tempfile
 from collections import Counter
+from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from datetime import datetime
+from io import StringIO
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -29,6 +32,7 @@ from tidemark.oracle.compare.spark_account import METRICS
 from tidemark.oracle.input.rows import Row, passes
 from tidemark.oracle.model.chain_replay import Model
 from tidemark.oracle.model.reported_operators import operator_name, reported_machines
+from tidemark.preflight import compare_chain, read_plan, read_steps
 from tidemark.stack.components import spark_settings
 from tidemark.stack.install import hadoop_defaults_jar, jars
 from tidemark.stack.install.toolchain import find_java, find_spark
@@ -63,6 +67,7 @@ class InSpark:
     rows: dict[int, Counter[tuple[Any, ...]]] = field(default_factory=dict)
     reports: dict[int, dict[str, Any]] = field(default_factory=dict)
     query: Any = None
+    plan_differs: list[str] = field(default_factory=list)
 
     def run(self) -> dict[int, Seen]:
         """Run it to its end."""
@@ -89,9 +94,11 @@ class InSpark:
             .option("maxFilesPerTrigger", 1)
             .json(str(self.folder / "in"))
         )
+        self.session.conf.set("spark.sql.debug.maxToStringFields", "100000")
+        rows = chain_queries.query(self.history.chain, records)
+        self.plan_differs = plan_differs(self.history.chain, rows)
         self.query = (
-            chain_queries.query(self.history.chain, records)
-            .writeStream.foreachBatch(self.take)
+            rows.writeStream.foreachBatch(self.take)
             .option("checkpointLocation", str(self.folder / "checkpoint"))
             .outputMode("append")
             .start()
@@ -137,6 +144,15 @@ class InSpark:
             late,
             [{name: one[name] for name in ("operatorName", *METRICS)} for one in operators],
         )
+
+
+def plan_differs(described: chain.Chain, rows: DataFrame) -> list[str]:
+    """What of a query's plan is not as its chain says."""
+    with redirect_stdout(StringIO()) as printed:
+        rows.explain()
+    plan = printed.getvalue()
+    compared = compare_chain(described, read_steps(plan), read_plan(plan).columns, str(described.policy))
+    return [f"plan: {mismatch}" for mismatch in compared.mismatches]
 
 
 def predicted(history: History) -> dict[int, Seen]:
@@ -270,8 +286,9 @@ def main() -> int:
         history = make_history(Random(f"chain-{seed}"), shape)
         with tempfile.TemporaryDirectory() as folder:
             try:
-                real, said = InSpark(session, history, Path(folder)).run(), predicted(history)
-                found = differences(history, real, said)
+                in_spark = InSpark(session, history, Path(folder))
+                real, said = in_spark.run(), predicted(history)
+                found = differences(history, real, said) + in_spark.plan_differs
                 answer = {"batches": len(real), "rows": sum(sum(one.rows.values()) for one in real.values()),
                           "late": sum(one.late for one in real.values())}  # fmt: skip
             except Exception as error:  # noqa: BLE001 (the next seed is to be run as well)

@@ -8,10 +8,18 @@ be wrong. What cannot be read is *not compared*, with the reason; it is never an
 from __future__ import annotations
 
 from tidemark.preflight.chain_advice import advise_chain
+from tidemark.preflight.chain_plan import compare_chain
 from tidemark.preflight.contract_draft import ContractDraft, PlanSource, draft_contract
 from tidemark.preflight.draft_text import draft_text
 from tidemark.preflight.join_lints import Advice, advise
-from tidemark.preflight.physical_plan import JoinPlan, QueryPlan, SidePlan, UnreadablePlan, read_plan
+from tidemark.preflight.physical_plan import (
+    JoinPlan,
+    QueryPlan,
+    SidePlan,
+    UnreadablePlan,
+    read_plan,
+    read_steps,
+)
 from tidemark.preflight.plan_comparison import Mismatch, PlanComparison, compare
 
 __all__ = [
@@ -27,7 +35,9 @@ __all__ = [
     "advise",
     "advise_chain",
     "compare",
+    "compare_chain",
     "draft_contract",
     "draft_text",
     "read_plan",
+    "read_steps",
 ]

@@ -17,8 +17,8 @@ def named_by_paths(contract: Contract) -> Contract:
         return contract
     values = contract.values
     names = [
-        {name: _plain(field.path) for name, field in of_side.items()}
-        | {side.time: _plain(side.time_field.path)}
+        {name: name_in_plan(field.path) for name, field in of_side.items()}
+        | {side.time: name_in_plan(side.time_field.path)}
         for of_side, side in zip(values, (contract.left, contract.right), strict=True)
     ]
     left, right = (
@@ -48,10 +48,11 @@ def _side(side: Side, values: dict[str, Field], names: dict[str, str]) -> Side:
         time=names[side.time],
         filters=tuple(Filter(names[one.field], one.op, one.value) for one in side.filters),
         fields=tuple(
-            replace(field, name=_plain(field.path), column=text_of_path(field.path)) for field in fields
+            replace(field, name=name_in_plan(field.path), column=text_of_path(field.path)) for field in fields
         ),
     )
 
 
-def _plain(path: Path) -> str:
+def name_in_plan(path: Path) -> str:
+    """A path as the columns of a plan have it: ``meta.id``, ``items[0].sku``."""
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")

@@ -35,6 +35,8 @@ _PASSING_ALL = ("Exchange", "Filter")
 _STATEFUL = re.compile(
     r"^(StateStoreSave|SessionWindowStateStoreSave|Streaming\w+|FlatMapGroups\w+|\w*TransformWith\w+)"
 )
+_PARTS = ("StreamingRelation", "StreamingLocalLimit")
+"""Operators that look like one with state: what a query reads, and the part of a limit that is within a partition."""
 
 
 class UnreadablePlan(ValueError):
@@ -98,6 +100,21 @@ class QueryPlan:
     selected: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class PlanStep:
+    """An operator of a query that keeps state, or a watermark; ``inputs`` are the next ones below it.
+
+    ``operator`` is Spark's name, ``columns`` what stands in its first brackets: the keys of a deduplication or of an
+    aggregate. Of a join they are in ``join``, of a watermark its column and delay in ``watermark``.
+    """
+
+    operator: str
+    columns: tuple[str, ...] = ()
+    join: JoinPlan | None = None
+    watermark: Watermark | None = None
+    inputs: tuple[PlanStep, ...] = ()
+
+
 @dataclass
 class _Node:
     text: str
@@ -127,6 +144,37 @@ def read_plan(text: str) -> QueryPlan:
         columns=PlanColumns(projections, (node.text for node in nodes if not node.children)),
         selected=tuple(_items(root)) if root.operator == "Project" else (),
     )
+
+
+def read_steps(text: str) -> tuple[PlanStep, ...]:
+    """The last operators with state, or watermarks, of what ``explain()`` prints; each has those below it.
+
+    Raises ``UnreadablePlan``.
+    """
+    _, heading, body = text.partition(_HEADING)
+    if not heading:
+        raise UnreadablePlan(f"the text has no {_HEADING!r}")
+    root = _tree(body.partition("\n== ")[0])
+    return tuple(_steps(root, root))
+
+
+def _steps(node: _Node, root: _Node) -> Iterator[PlanStep]:
+    """The first steps at or below an operator."""
+    inputs = tuple(step for child in node.children for step in _steps(child, root))
+    stateful = _STATEFUL.match(node.operator)
+    if node.operator == "EventTimeWatermark":
+        yield PlanStep(node.operator, watermark=_watermark(node), inputs=inputs)
+    elif node.operator == JOIN:
+        sides = tuple(tuple(_steps(child, root)) for child in node.children)
+        if any(len(side) > 1 for side in sides):
+            raise UnreadablePlan(f"{node.text[:120]!r} has a side of several inputs")
+        yield PlanStep(node.operator, join=_join(node, root), inputs=inputs)
+    elif stateful is not None and stateful[1] not in _PARTS:
+        found = re.match(r"\S+ \[(.*?)\], state info", node.text, re.DOTALL)
+        columns = tuple(split(found[1], ", ")) if found is not None and found[1] else ()
+        yield PlanStep(stateful[1], columns, inputs=inputs)
+    else:
+        yield from inputs
 
 
 def _tree(body: str) -> _Node:

@@ -20,7 +20,7 @@ SPARKS_NAME = {
     JoinKind.FULL_OUTER: "FullOuter",
     JoinKind.LEFT_SEMI: "LeftSemi",
 }
-_MIRRORED = {"LeftOuter": "RightOuter", "RightOuter": "LeftOuter", "LeftSemi": "RightSemi"}
+MIRRORED = {"LeftOuter": "RightOuter", "RightOuter": "LeftOuter", "LeftSemi": "RightSemi"}
 _PRESERVED = {SPARKS_NAME[kind]: sides for kind, sides in PRESERVED.items()}
 
 
@@ -146,7 +146,7 @@ def _is_swapped(contract: Contract, plan: QueryPlan, join: JoinPlan) -> bool:
 def lay_as(contract: Contract, plan: QueryPlan, join: JoinPlan, *, swapped: bool) -> Laid:
     """A join whose left side is the contract's right one if it is ``swapped``."""
     left, right = (join.right, join.left) if swapped else (join.left, join.right)
-    kind = _MIRRORED.get(join.kind, join.kind) if swapped else join.kind
+    kind = MIRRORED.get(join.kind, join.kind) if swapped else join.kind
     preserved = _PRESERVED.get(kind, ())
     return Laid(
         kind=kind,

@@ -23,7 +23,9 @@ from tidemark.preflight import (
     advise,
     advise_chain,
     compare,
+    compare_chain,
     read_plan,
+    read_steps,
 )
 from tidemark.runner.own_driver import must_take_jars, own_driver
 from tidemark.runner.pipeline_code import PipelineCode
@@ -64,8 +66,9 @@ class PlanCheck:
 def check_plan(contract: Contract | Chain, plan: str, policy: str | None, spark_version: str) -> PlanCheck:
     """Compare a contract with the text of a plan; a plan that cannot be parsed is noted, and is no mismatch."""
     if isinstance(contract, Chain):
-        compared = PlanComparison((), ("anything: plans of chains are not compared",))
-        return PlanCheck(plan, compared, tuple(advise_chain(contract, spark_version)))
+        return PlanCheck(
+            plan, _compared_chain(contract, plan, policy), tuple(advise_chain(contract, spark_version))
+        )
     try:
         read = read_plan(plan)
     except UnreadablePlan as error:
@@ -74,6 +77,13 @@ def check_plan(contract: Contract | Chain, plan: str, policy: str | None, spark_
         )
     comparison = compare(contract, read, policy)
     return PlanCheck(plan, comparison, tuple(advise(contract, read, spark_version)))
+
+
+def _compared_chain(chain: Chain, plan: str, policy: str | None) -> PlanComparison:
+    try:
+        return compare_chain(chain, read_steps(plan), read_plan(plan).columns, policy)
+    except UnreadablePlan as error:
+        return PlanComparison((), (f"anything: {error}",))
 
 
 def check_pipeline_plan(
