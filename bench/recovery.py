@@ -26,7 +26,7 @@ from tidemark import paths
 from tidemark.formats.evidence import RunDirectory
 from tidemark.formats.faults import Fault
 from tidemark.runner import RunOptions, describe, new_run_directory, run
-from tidemark.stack import DRIVER, Stack, StackSpec, down, up
+from tidemark.stack import Stack, StackSpec, down, up
 from tidemark.stack.local import packet_links
 
 FAULTS = {
@@ -131,7 +131,8 @@ def main() -> None:
                 say(f"{what} {seconds}")
                 result[what] = {**summary(f"{what}: {fault}", "s", seconds), "aim": aim_s}
                 if what == "driver":
-                    logs = sorted((stack.state_dir / "event-logs" / DRIVER).iterdir())
+                    # The run has a driver of its own; the name of a log begins with the time of its application.
+                    logs = sorted((stack.state_dir / "event-logs").glob("*/*"), key=lambda path: path.name)
                     steps = [steps_s(fault, logs) for fault in faults]
                     result |= {
                         step: summary(f"driver: {step}", "s", [one[step] for one in steps]) for step in STEPS

@@ -57,8 +57,9 @@ FAULT_WORDS = (
     "the one that coordinates the ledger of a sink partition: both need a stack of three brokers; "
     " `kill-twice` kills the next driver, too, while it runs the batch again. "
     "A killed driver is started again at once, a killed executor is replaced by Spark. `--kill-executors 3` is "
-    "`executor*3`, `--kill-drivers 3` is `driver@written*3`. From `cut` on, actions disturb the network between Spark "
-    "and a broker; {amounts} have an amount. A fault that could not be injected at its point makes the run `UNKNOWN`."
+    "`executor*3`, `--kill-drivers 3` is `driver@written*3`. From `cut` on, actions disturb the network: "
+    "of a broker that to Spark, of an executor that to its driver and to other executors; {amounts} have an amount. "
+    "A fault that could not be injected at its point makes the run `UNKNOWN`."
 )
 PORT_WORDS = (
     "A free port is one from 15000 up to the range that the system uses for outgoing connections; `tidemark status` "
@@ -213,7 +214,7 @@ def _faults() -> str:
             FAULT_WORDS.format(seconds=_pause_s(), amounts=_amounts()),
             (
                 "How a point is made, and the proof: [commit points](../explanation/commit-points.md); of the network:"
-                " [inject faults](../howto/inject-faults.md#the-network)."
+                " [inject faults](../howto/inject-faults.md#the-network-between-spark-and-kafka)."
             ),
         )
     )

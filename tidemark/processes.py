@@ -108,13 +108,25 @@ def boot_id() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
 
-def spawn(argv: Sequence[str], *, log: Path, cwd: Path, env: Mapping[str, str]) -> ProcessId:
-    """Start a daemon in a session of its own with exactly ``env``, its output appended to ``log``."""
+def spawn(
+    argv: Sequence[str], *, log: Path, cwd: Path, env: Mapping[str, str], group: int | None = None
+) -> ProcessId:
+    """Start a daemon in a session of its own with exactly ``env``, its output appended to ``log``.
+
+    With ``group`` it belongs to that group, too, which takes ``CAP_SETGID``.
+    """
     _reap()
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as out:
         child = subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd=cwd, env=env, start_new_session=True
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            cwd=cwd,
+            env=env,
+            start_new_session=True,
+            extra_groups=None if group is None else [*os.getgroups(), group],
         )
     _children.append(child)
     try:

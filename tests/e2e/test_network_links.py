@@ -15,7 +15,7 @@ import pytest
 
 from tests.unit.stack.conftest import fake_record
 from tidemark.faults.network import has_effect, seen_between, toxics_of
-from tidemark.formats.faults import NETWORK_ACTIONS, FaultAction
+from tidemark.formats.faults import LINK_ACTIONS, FaultAction, FaultComponent
 from tidemark.processes import ProcessId
 from tidemark.stack.components import launch_specs
 from tidemark.stack.components.ports import LOOPBACK, free_ports
@@ -189,7 +189,7 @@ def test_what_is_slowed_comes_whole(linked, disturbed, action, amount):
         assert seen["requests"].received == seen["requests"].passed == 8 * len(WORD)
 
 
-@pytest.mark.parametrize("action", NETWORK_ACTIONS)
+@pytest.mark.parametrize("action", LINK_ACTIONS[FaultComponent.BROKER])
 def test_what_is_not_touched_is_not_slowed(linked, action):
     """Another link, while the first one is disturbed, and has connections on which something is sent."""
     linked.stack.disturb_link(TOUCHED, toxics_of(action, 200.0))

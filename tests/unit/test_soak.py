@@ -58,7 +58,7 @@ def test_some_of_what_is_drawn_are_two_faults_that_overlap():
 
     assert 0.1 < len(pairs) / 3000 < 0.2
     assert {tuple(one.as_parts) for one in pairs} <= possible
-    without = partial(can_be_drawn, network=False, brokers=3)
+    without = partial(can_be_drawn, links=(), brokers=3)
     assert not [one for one in schedule(random.Random(3), 3000, without) if one.is_of_network]
     assert [one for seed in range(50) for one in schedule(random.Random(seed), 1) if one.beside] == []
 
@@ -69,7 +69,7 @@ def test_what_a_soak_draws_can_be_asked_for():
 
 
 def test_without_a_proxy_no_fault_of_the_network_is_drawn():
-    drawn = schedule(random.Random(2), 500, partial(can_be_drawn, network=False, brokers=3))
+    drawn = schedule(random.Random(2), 500, partial(can_be_drawn, links=(), brokers=3))
     assert not [str(one) for one in drawn if one.is_of_network]
     assert {one.component for one in drawn} == {component for component, _ in POINTS}
 

@@ -11,7 +11,7 @@ import itertools
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -27,6 +27,7 @@ from tidemark.faults.schedule import FaultSpec, read_schedule, write_schedule
 from tidemark.formats.evidence import RunDirectory
 from tidemark.formats.faults import (
     IN_ROLE,
+    LINK_FAULTS,
     NETWORK_ACTIONS,
     OF_TRANSACTION,
     POINTS,
@@ -41,10 +42,9 @@ from tidemark.oracle import Verdict
 from tidemark.reports.liveness_lines import availability
 from tidemark.runner import RunOptions, describe, new_run_directory, run
 from tidemark.runner.cleanup import Cleanup
-from tidemark.runner.possible_faults import SNAPSHOTS_OFTEN
+from tidemark.runner.possible_faults import SNAPSHOTS_OFTEN, possible_link_faults
 from tidemark.runner.run_options import SINKS, Report, Say, Watch, report_nothing, say_nothing, watch_nothing
 from tidemark.stack import DRIVER, POWERS, Stack
-from tidemark.stack.install.network_proxy_program import can_be_built
 
 JOINS = ("left_outer", "inner", "full_outer", "left_semi", "right_outer")
 MISSES = 0.1
@@ -58,7 +58,7 @@ WEIGHTS = {
     (FaultComponent.DRIVER, FaultAction.KILL_TWICE): 1,
     (FaultComponent.EXECUTOR, FaultAction.KILL): 6,
     (FaultComponent.EXECUTOR, FaultAction.PAUSE): 6,
-    **{(FaultComponent.BROKER, action): 1 for action in NETWORK_ACTIONS},
+    **dict.fromkeys(LINK_FAULTS, 1),
 }
 """How often a fault comes, if not ``WEIGHT``. Drivers and executors have most points, and their death is what a
 checkpoint is for. A driver takes longest to come back: with more of them a soak has fewer faults."""
@@ -265,13 +265,19 @@ def schedule(
     return tuple(drawn)
 
 
-def can_be_drawn(part: FaultPart, *, network: bool, brokers: int, sink: str = SINKS[0]) -> bool:
-    """Whether a soak draws a fault: none of the network without a proxy, no step of a transaction of a sink that has
-    none, no broker in a role that no other could take over.
+def can_be_drawn(
+    part: FaultPart,
+    *,
+    links: Collection[tuple[FaultComponent, FaultAction]],
+    brokers: int,
+    sink: str = SINKS[0],
+) -> bool:
+    """Whether a soak draws a fault: nothing of a link that cannot be done to it, no step of a transaction of a sink
+    that has none, no broker in a role that no other could take over.
     """
     needs_transactions = part.point in OF_TRANSACTION or part.component is FaultComponent.COORDINATOR
     return (
-        (network or part.action not in NETWORK_ACTIONS)
+        ((part.component, part.action) in links or part.action not in NETWORK_ACTIONS)
         and (brokers > 1 or part.component not in IN_ROLE)
         and (sink == SINKS[0] or not needs_transactions)
     )
@@ -287,13 +293,19 @@ def _pair(parts: tuple[FaultPart, FaultPart]) -> FaultSpec:
     return replace(first, beside=(then,))
 
 
-def run_options(options: SoakOptions, number: int, *, network: bool = True, brokers: int = 1) -> RunOptions:
+def run_options(
+    options: SoakOptions,
+    number: int,
+    *,
+    links: Collection[tuple[FaultComponent, FaultAction]] = LINK_FAULTS,
+    brokers: int = 1,
+) -> RunOptions:
     """What the seed makes of a soak's run of that number. Its directory is a free one, ``run-NUMBER`` if that is."""
     rng = random.Random(f"soak-{options.seed}-{number}")
     around, turn = divmod(number, len(options.pipelines))
     pipeline, sink = options.pipelines[turn], options.sinks[(around + turn) % len(options.sinks)]
     seed = rng.randrange(1_000_000)
-    faults = schedule(rng, options.faults, partial(can_be_drawn, network=network, brokers=brokers, sink=sink))
+    faults = schedule(rng, options.faults, partial(can_be_drawn, links=links, brokers=brokers, sink=sink))
     makes_snapshots = any(part.point is CommitPoint.SNAPSHOT for one in faults for part in one.parts)
     return RunOptions(
         pipeline, seed=seed, impressions=options.impressions, sink=sink, faults=write_schedule(faults),
@@ -304,8 +316,8 @@ def run_options(options: SoakOptions, number: int, *, network: bool = True, brok
 
 
 def _run(options: SoakOptions, stack: Stack, number: int) -> SoakRun:
-    network = "proxy" in POWERS[stack.spec.backend] and can_be_built()
-    asked = run_options(options, number, network=network, brokers=stack.spec.brokers)
+    links = possible_link_faults(stack.spec.backend)
+    asked = run_options(options, number, links=links, brokers=stack.spec.brokers)
     one = SoakRun(
         number=number, pipeline=asked.pipeline, sink=asked.sink, schedule=asked.faults,
         run_dir=str(asked.run_dir), command=asked.command(),

@@ -40,7 +40,7 @@ from tidemark.cli.shared_options import (
     resumed,
 )
 from tidemark.cli.shrunk_failures import RedItem, ShrinkTime, shrink_budget, shrink_items
-from tidemark.formats.faults import CommitPoint, FaultAction, FaultComponent, fault_label
+from tidemark.formats.faults import LINK_FAULTS, CommitPoint, FaultAction, FaultComponent, fault_label
 
 if TYPE_CHECKING:
     from tidemark.campaigns.soak import Soak, SoakOptions, SoakRun
@@ -246,7 +246,7 @@ def _known_faults(brokers: int) -> list[tuple[str, str]]:
     return [
         (fault_label(part.component, part.action), part.point)
         for part in every_fault()
-        if can_be_drawn(part, network=True, brokers=brokers)
+        if can_be_drawn(part, links=LINK_FAULTS, brokers=brokers)
     ]
 
 

@@ -23,7 +23,7 @@ from tidemark.faults.component import inject_into_component
 from tidemark.faults.driver import batch_is_rerun, inject_into_driver, kill_again
 from tidemark.faults.executor import inject_into_executors
 from tidemark.faults.joint_injection import JointHooks, JointInjection, note_end
-from tidemark.faults.network import inject_into_network, note_traffic
+from tidemark.faults.network import forget_traffic, inject_into_network, note_traffic
 from tidemark.faults.schedule import PlannedFault
 from tidemark.faults.sink_progress import by_partition
 from tidemark.faults.target import FaultTarget, journal_line
@@ -106,6 +106,7 @@ class FaultInjector:
         try:
             self._thread.join()
         finally:
+            forget_traffic(self._target, [fault.spec for fault in self._faults])
             tried = {"tried": self._tried} if self._tried and not self._is_journaled else {}
             for fault in self._faults[self._completed + self._is_journaled :]:
                 typed = str(fault.spec.once) if fault.spec.beside else None
@@ -155,9 +156,8 @@ class FaultInjector:
     def _inject(self, fault: PlannedFault) -> int:
         """Try batch after batch until the fault is injected, and in the journal with its recovery; in which it was."""
         not_before, is_complete = fault.batch, False
+        note_traffic(self._target, fault.spec)
         while not is_complete:
-            if fault.spec.is_of_network:
-                note_traffic(self._target)
             now = self._await_batch(not_before)
             if fault.spec.beside:
                 is_complete = self._inject_together(fault, now)

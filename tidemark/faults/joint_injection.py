@@ -20,7 +20,7 @@ from tidemark.faults.commit_points import RunningBatch, Unless
 from tidemark.faults.component import effects, victim_of
 from tidemark.faults.driver import batch_is_rerun, look_at_driver, stop_driver
 from tidemark.faults.executor import identity, kill_executor, stop_executor_at_point
-from tidemark.faults.network import DisturbedLink
+from tidemark.faults.network import DisturbedLink, disturbed_link
 from tidemark.faults.overlaps import steps
 from tidemark.faults.schedule import FaultSpec, PlannedFault
 from tidemark.faults.sink_progress import Proof, by_partition
@@ -189,7 +189,10 @@ class JointInjection:
     def _begin(self, spec: FaultSpec, at: _AtPoint, outages: ExitStack) -> bool:
         """Inject one; whether it had a victim."""
         if spec.action in NETWORK_ACTIONS:
-            effect = self._disturb(spec, at)
+            link = disturbed_link(self._target, self._fault.of_part(spec), self._hooks.unless)
+            if link is None:
+                return False
+            effect = self._disturb(spec, at, link)
         elif spec.component is FaultComponent.DRIVER:
             effect = self._driver(spec, at)
         elif spec.component in (FaultComponent.EXECUTOR, FaultComponent.EXECUTORS):
@@ -211,9 +214,8 @@ class JointInjection:
         line.proof["ends_before"] = by_partition(self._now.ends or {})
         return line
 
-    def _disturb(self, spec: FaultSpec, at: _AtPoint) -> _Effect:
-        link = DisturbedLink(self._target, self._fault.of_part(spec), self._hooks.unless)
-        line = self._line(spec, {"component_name": link.broker}, at)
+    def _disturb(self, spec: FaultSpec, at: _AtPoint, link: DisturbedLink) -> _Effect:
+        line = self._line(spec, link.victim, at)
         link.disturb()
         return _Effect(spec, line, link.seen, link.heal, link)
 

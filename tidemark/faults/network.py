@@ -1,24 +1,25 @@
-"""Faults of the network between Spark and a broker: cut, delayed, throttled or reset for a time, and healed.
+"""Faults of the network: cut, delayed, throttled, lossy or reset for a time, and healed.
 
-Driver and executors reach each broker through a link of the network proxy; tidemark's own clients do not. The link is
-disturbed while the batch is kept at its point. What came of it is counted at both ends of the proxy, before, during and
-after: a disturbance that nothing met, or that let through what it should not, counts as not injected.
+Driver and executors reach each broker through a link of the network proxy; tidemark's own clients do not. The links of
+executors to their driver and to each other are packets that the kernel's filter tells from others. A link is disturbed
+while the batch is kept at its point. What came of it is counted at both its ends, before, during and after: a
+disturbance that nothing met, or that let through what it should not, counts as not injected.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 
 import msgspec
 
 from tidemark.faults.commit_points import RunningBatch, Unless
 from tidemark.faults.component import at_point
-from tidemark.faults.schedule import PlannedFault
+from tidemark.faults.schedule import FaultSpec, PlannedFault
 from tidemark.faults.sink_progress import Proof
 from tidemark.faults.target import FaultTarget, now_utc
-from tidemark.formats.faults import Fault, FaultAction
+from tidemark.formats.faults import Fault, FaultAction, FaultComponent
 from tidemark.stack import REQUESTS, RESPONSES, ComponentKind, LinkTraffic, StreamTraffic, Toxic
 from tidemark.waiting import pause
 
@@ -36,40 +37,51 @@ _CUT = {
     FaultAction.CUT: _BOTH,
     FaultAction.CUT_REQUESTS: (REQUESTS,),
     FaultAction.CUT_RESPONSES: (RESPONSES,),
+    FaultAction.CUT_SENT: (REQUESTS,),
+    FaultAction.CUT_RECEIVED: (RESPONSES,),
     FaultAction.RESET: _BOTH,
 }
 """Actions that let nothing through, and in which directions."""
-_NAMES = {REQUESTS: "requests", RESPONSES: "responses"}
+_NAMES = {
+    FaultComponent.BROKER: {REQUESTS: "requests", RESPONSES: "responses"},
+    FaultComponent.EXECUTOR: {REQUESTS: "sent", RESPONSES: "received"},
+}
+"""Of a link of each component, what its directions are called in the journal."""
 
 
 class StreamSeen(msgspec.Struct, frozen=True):
     """What one direction of a link has seen in a while of ``seconds``.
 
-    ``received`` bytes arrived at the proxy, ``passed`` were passed on, each was held for ``held_ms`` on average (only
-    counted during a fault that lets something through).
+    ``received`` bytes arrived at the link, ``passed`` were passed on, each was held for ``held_ms`` on average (only
+    counted during a fault that lets something through, and only in the proxy). ``queued`` packets of a throttled link
+    of executors had to wait.
     """
 
     seconds: float
     received: int
     passed: int
     held_ms: float | None = None
+    queued: int | None = None
 
 
 def toxics_of(action: FaultAction, amount: float | None) -> list[Toxic]:
-    """What an action is, in Toxiproxy's words: https://github.com/Shopify/toxiproxy#toxics."""
+    """What an action is, in Toxiproxy's words: https://github.com/Shopify/toxiproxy#toxics. It has no ``loss``."""
     number = round(amount or 0)
     kinds: dict[FaultAction, tuple[str, Mapping[str, int | str]]] = {
         FaultAction.DELAY: ("latency", {"latency": number, "jitter": 0}),
         FaultAction.JITTER: ("latency", {"latency": number, "jitter": number}),
         FaultAction.THROTTLE: ("bandwidth", {"rate": number}),
         FaultAction.RESET: ("reset_peer", {"timeout": 0}),
+        FaultAction.LOSS: ("loss", {"percent": number}),
     }
     kind, attributes = kinds.get(action, ("timeout", {"timeout": 0}))
     return [Toxic(kind, stream, attributes) for stream in _CUT.get(action, _BOTH)]
 
 
-def seen_between(first: LinkTraffic, last: LinkTraffic, *, holds: bool = False) -> dict[str, StreamSeen]:
-    """What both directions have seen between two moments.
+def seen_between(
+    component: FaultComponent, first: LinkTraffic, last: LinkTraffic, *, holds: bool = False
+) -> dict[str, StreamSeen]:
+    """What both directions of a link of a component have seen between two moments, by their names.
 
     With ``holds``, for how long a byte was held, too. Its time in the proxy is when it was passed on less when it
     arrived, or the last moment less when it arrived if it is still there (Little's law); of the first moment it is
@@ -77,7 +89,9 @@ def seen_between(first: LinkTraffic, last: LinkTraffic, *, holds: bool = False) 
     """
     seconds = last.at_s - first.at_s
     return {
-        _NAMES[stream]: _seen(first.streams[stream], last.streams[stream], first.at_s, seconds, holds=holds)
+        _NAMES[component][stream]: _seen(
+            first.streams[stream], last.streams[stream], first.at_s, seconds, holds=holds
+        )
         for stream in _BOTH
     }
 
@@ -91,40 +105,57 @@ def _seen(
         came_byte_s = last.received_byte_s - first.received_byte_s - begin_s * received
         went_byte_s = last.passed_byte_s - first.passed_byte_s - begin_s * passed
         held = round(1000 * (went_byte_s - came_byte_s + (received - passed) * seconds) / received, 2)
-    return StreamSeen(round(seconds, 3), received, passed, held)
+    return StreamSeen(round(seconds, 3), received, passed, held, last.queued or None)
 
 
-def has_effect(action: FaultAction, amount: float | None, during: Mapping[str, StreamSeen]) -> bool:
+def has_effect(
+    component: FaultComponent, action: FaultAction, amount: float | None, during: Mapping[str, StreamSeen]
+) -> bool:
     """Whether what was seen during a fault shows it: something came, and was lost, or was held for long enough."""
     if action in _CUT:
-        lost = [during[_NAMES[stream]] for stream in _CUT[action]]
+        lost = [during[_NAMES[component][stream]] for stream in _CUT[action]]
         return sum(seen.received for seen in lost) > 0 and all(seen.passed == 0 for seen in lost)
+    if action is FaultAction.LOSS:
+        return any(seen.received > seen.passed for seen in during.values())
+    if component is FaultComponent.EXECUTOR:
+        return any(seen.queued for seen in during.values())
     held = max(seen.held_ms or 0.0 for seen in during.values())
     least = LEAST_HELD_MS if action is FaultAction.THROTTLE else (amount or 0.0) / 4
     return held >= max(least, LEAST_HELD_MS)
 
 
-def note_traffic(target: FaultTarget) -> None:
-    """Note what the links have seen until now: from here on it is the traffic before the fault."""
-    for broker in target.stack.components(ComponentKind.BROKER):
-        target.traffic[broker] = target.stack.link_traffic(broker)
+def note_traffic(target: FaultTarget, spec: FaultSpec) -> None:
+    """Note what the links that a fault may disturb have seen until now: from here on it is the traffic before it."""
+    links = target.stack.components(ComponentKind.BROKER) if spec.disturbs(FaultComponent.BROKER) else []
+    if spec.disturbs(FaultComponent.EXECUTOR):
+        target.watched.clear()
+        target.watched.update(target.stack.executors(target.driver))
+        links += target.stack.watch_links(target.driver)
+    for link in links:
+        target.traffic[link] = target.stack.link_traffic(link)
+
+
+def forget_traffic(target: FaultTarget, specs: Iterable[FaultSpec]) -> None:
+    """Watch no links any more."""
+    if any(spec.disturbs(FaultComponent.EXECUTOR) for spec in specs):
+        target.stack.unwatch_links()
 
 
 def inject_into_network(
     target: FaultTarget, fault: PlannedFault, now: RunningBatch, *, unless: Unless
 ) -> Fault | None:
-    """Disturb the link to one of the brokers for the fault's duration, heal it, and wait for the first bytes after.
+    """Disturb a link for the fault's duration, heal it, and wait for the first bytes after.
 
     Where nothing has met the fault by then, it lasts until something does, at most ``MET_S`` seconds longer.
 
-    ``None`` if the batch had passed the point, or nothing shows the effect.
+    ``None`` if the batch had passed the point, nothing shows the effect, or no executor runs.
     """
-    link = DisturbedLink(target, fault, unless)
     with ExitStack() as outage:
         with at_point(target, fault, now, unless=unless) as proof:
-            if proof is None:
+            link = None if proof is None else disturbed_link(target, fault, unless)
+            if proof is None or link is None:
                 return None
-            line = target.injected(fault, now.batch, {"component_name": link.broker, **proof})
+            line = target.injected(fault, now.batch, {**link.victim, **proof})
             outage.callback(link.heal)
             link.disturb()
         target.rest(fault.spec.duration_s)
@@ -134,11 +165,31 @@ def inject_into_network(
     return line if link.has_effect else None
 
 
-class DisturbedLink:
-    """The link to one of the brokers: disturbed, and healed, with what came through it before, during and after."""
+def disturbed_link(target: FaultTarget, fault: PlannedFault, unless: Unless) -> DisturbedLink | None:
+    """The link that a fault is to disturb; ``None`` if no executor runs. New executors are watched from now on."""
+    if fault.spec.component is FaultComponent.BROKER:
+        broker = fault.choose(target.stack.components(ComponentKind.BROKER))
+        return DisturbedLink(target, fault, broker, {"component_name": broker}, unless)
+    executors = target.stack.executors(target.driver)
+    if target.watched != set(executors):
+        note_traffic(target, fault.spec)
+    if not executors:
+        return None
+    chosen = fault.choose(executors)
+    ids = [executor.executor_id for executor in executors if executor.worker == chosen.worker]
+    victim = {"component_name": chosen.worker, "executor_ids": ids}
+    return DisturbedLink(target, fault, chosen.worker, victim, unless)
 
-    def __init__(self, target: FaultTarget, fault: PlannedFault, unless: Unless) -> None:
-        self.broker = fault.choose(target.stack.components(ComponentKind.BROKER))
+
+class DisturbedLink:
+    """A link: disturbed, and healed, with what came through it before, during and after."""
+
+    def __init__(
+        self, target: FaultTarget, fault: PlannedFault, link: str, victim: Proof, unless: Unless
+    ) -> None:
+        """``victim`` says in the journal whose link it is."""
+        self.victim = victim
+        self._link = link
         self.has_effect = False
         """Whether what was seen shows the effect; known after :meth:`await_effect`."""
         self._target = target
@@ -150,18 +201,19 @@ class DisturbedLink:
     def disturb(self) -> None:
         """Begin; :meth:`heal` has to follow, also after an error."""
         stack = self._target.stack
-        self._latest = stack.link_traffic(self.broker)
-        stack.disturb_link(self.broker, self._toxics)
-        self._first = stack.link_traffic(self.broker)
+        self._latest = stack.link_traffic(self._link)
+        stack.disturb_link(self._link, self._toxics)
+        self._first = stack.link_traffic(self._link)
 
     def await_effect(self) -> None:
         """Wait until something has met the disturbance, at most ``MET_S`` seconds."""
         action, amount = self._spec.action, self._spec.amount
         begun = time.monotonic()
         while not self.has_effect:
-            latest = self._target.stack.link_traffic(self.broker)
-            self._during = seen_between(self._first, latest, holds=action not in _CUT)
-            self.has_effect = has_effect(action, amount, self._during)
+            latest = self._target.stack.link_traffic(self._link)
+            holds = self._spec.component is FaultComponent.BROKER and action not in _CUT
+            self._during = seen_between(self._spec.component, self._first, latest, holds=holds)
+            self.has_effect = has_effect(self._spec.component, action, amount, self._during)
             if self.has_effect or time.monotonic() - begun >= MET_S:
                 return
             self._unless()
@@ -169,38 +221,38 @@ class DisturbedLink:
 
     def seen(self) -> str:
         """``disturbed``, if the proxy says that it is; else nothing."""
-        return "disturbed" if self._target.stack.link_is_disturbed(self.broker) else ""
+        return "disturbed" if self._target.stack.link_is_disturbed(self._link) else ""
 
     def heal(self) -> None:
         """End it."""
-        self._target.stack.heal_link(self.broker)
+        self._target.stack.heal_link(self._link)
 
     def proof(self) -> Proof:
         """Once it is healed: what was done and seen; waits for the first bytes."""
         healed_at = now_utc()
-        after, first_bytes_s = _traffic_after(self._target, self.broker)
-        before = seen_between(self._target.traffic[self.broker], self._latest)
+        after, first_bytes_s = self._traffic_after()
+        before = seen_between(self._spec.component, self._target.traffic[self._link], self._latest)
+        names = _NAMES[self._spec.component]
         return {
-            "toxics": [_shown(toxic) for toxic in self._toxics],
+            "toxics": [
+                {"type": toxic.kind, "stream": names[toxic.stream], **toxic.attributes}
+                for toxic in self._toxics
+            ],
             "traffic": msgspec.to_builtins({"before": before, "during": self._during, "after": after}),
             "healed_at_utc": healed_at,
             "first_bytes_after_s": first_bytes_s,
         }
 
-
-def _traffic_after(target: FaultTarget, broker: str) -> tuple[dict[str, StreamSeen], float | None]:
-    """What came through the healed link until bytes had passed both ways, and after how many seconds they had."""
-    healed = target.stack.link_traffic(broker)
-    begun = time.monotonic()
-    while True:
-        seen = seen_between(healed, target.stack.link_traffic(broker))
-        waited_s = time.monotonic() - begun
-        if all(one.passed for one in seen.values()):
-            return seen, round(waited_s, 2)
-        if waited_s > HEALED_S:
-            return seen, None
-        pause(POLL_S)
-
-
-def _shown(toxic: Toxic) -> Mapping[str, object]:
-    return {"type": toxic.kind, "stream": _NAMES[toxic.stream], **toxic.attributes}
+    def _traffic_after(self) -> tuple[dict[str, StreamSeen], float | None]:
+        """What came through the healed link until bytes had passed both ways, and after how many seconds they had."""
+        stack, component = self._target.stack, self._spec.component
+        healed = stack.link_traffic(self._link)
+        begun = time.monotonic()
+        while True:
+            seen = seen_between(component, healed, stack.link_traffic(self._link))
+            waited_s = time.monotonic() - begun
+            if all(one.passed for one in seen.values()):
+                return seen, round(waited_s, 2)
+            if waited_s > HEALED_S:
+                return seen, None
+            pause(POLL_S)

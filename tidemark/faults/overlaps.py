@@ -15,6 +15,7 @@ from tidemark.formats.faults import (
     BROKERS,
     EXECUTOR_STOPPED,
     IN_ROLE,
+    NETWORK_ACTIONS,
     OF_TRANSACTION,
     POINTS,
     CommitPoint,
@@ -25,7 +26,7 @@ from tidemark.formats.faults import (
 
 _C, _A, _P = FaultComponent, FaultAction, CommitPoint
 
-SLOWING = (_A.DELAY, _A.JITTER, _A.THROTTLE)
+SLOWING = (_A.DELAY, _A.JITTER, _A.THROTTLE, _A.LOSS)
 """Of the network: the batch goes on, later."""
 MOST_DRIVER_KILLS = 2
 """In one batch: a query whose driver dies once more without a commit is given up (``FRUITLESS_RUNS``)."""
@@ -56,9 +57,14 @@ class FaultPart(NamedTuple):
         return self.component is _C.DRIVER and self.action is _A.KILL
 
     @property
+    def disturbs_executors(self) -> bool:
+        """Whether it disturbs what executors exchange with their driver and with each other."""
+        return self.component is _C.EXECUTOR and self.action in NETWORK_ACTIONS
+
+    @property
     def holds_batch(self) -> bool:
         """Whether the batch may get no further while it is in effect."""
-        if self.component in BROKERS:
+        if self.component in BROKERS or self.disturbs_executors:
             return self.action not in SLOWING
         return self.action is _A.PAUSE
 
@@ -149,6 +155,8 @@ def _why_no_victim(
     if any(one.component in daemon for one in before):
         return twice
     if part.component is _C.DRIVER and any(one.component is _C.DRIVER for one in same_run):
+        return twice
+    if part.disturbs_executors and any(one.disturbs_executors for one in before):
         return twice
     if part.component not in (_C.EXECUTOR, _C.EXECUTORS):
         return None

@@ -36,7 +36,7 @@ LONGEST_DELAY_S = 0.4
 """Calibration: a warm batch takes about 0.5 s; a fault later than this would often find it committed."""
 
 _WORD = re.compile(
-    r"(?P<component>\w+)(?::(?P<action>[\w-]+)(?:=(?P<amount>\d+(?:\.\d+)?)(?P<unit>[A-Za-z]+))?)?(?:@(?P<point>[\w-]+))?"
+    r"(?P<component>\w+)(?::(?P<action>[\w-]+)(?:=(?P<amount>\d+(?:\.\d+)?)(?P<unit>[A-Za-z%]+))?)?(?:@(?P<point>[\w-]+))?"
     r"(?:~(?P<seconds>\d+(?:\.\d+)?))?(?:\*(?:(?P<count>\d+)|until=(?P<until>\d+(?:s|batches))))?"
 )
 
@@ -80,8 +80,12 @@ class FaultSpec:
 
     @property
     def is_of_network(self) -> bool:
-        """Whether it disturbs the network, for which Spark has to reach Kafka through a proxy."""
+        """Whether it disturbs the network, and none of the components."""
         return any(part.action in NETWORK_ACTIONS for part in self.parts)
+
+    def disturbs(self, component: FaultComponent) -> bool:
+        """Whether it disturbs the network of such a component: of a broker a proxy has to be between."""
+        return any(part.component is component and part.action in NETWORK_ACTIONS for part in self.parts)
 
     @property
     def parts(self) -> tuple[FaultSpec, ...]:

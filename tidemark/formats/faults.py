@@ -37,6 +37,10 @@ class FaultAction(StrEnum):
     PAUSE = "pause"
     CUT = "cut"
     """Of the network, as those below: nothing that is sent arrives, and connections stay open."""
+    CUT_SENT = "cut-sent"
+    """What an executor sends does not arrive at its driver, and not at other executors."""
+    CUT_RECEIVED = "cut-received"
+    """What a driver and other executors send does not arrive at an executor."""
     CUT_REQUESTS = "cut-requests"
     """What Spark sends does not arrive at the broker."""
     CUT_RESPONSES = "cut-responses"
@@ -47,6 +51,8 @@ class FaultAction(StrEnum):
     """Everything comes later by up to twice so many milliseconds, each piece by another time."""
     THROTTLE = "throttle"
     """So many kilobytes a second pass, both ways."""
+    LOSS = "loss"
+    """So many of a hundred packets are lost, both ways; TCP sends them again."""
     RESET = "reset"
     """Connections are closed as soon as anything is sent on them, and what was sent is lost."""
 
@@ -92,15 +98,24 @@ IN_ROLE = (_C.LEADER, _C.COORDINATOR)
 """Brokers that are chosen by what they do: of several brokers, so that another can do it."""
 BROKERS = (_C.BROKER, *IN_ROLE)
 
-NETWORK_ACTIONS = (
-    _A.CUT, _A.CUT_REQUESTS, _A.CUT_RESPONSES, _A.DELAY, _A.JITTER, _A.THROTTLE, _A.RESET,
-)  # fmt: skip
-"""What is done to the network between Spark and a component, and not to the component."""
+LINK_ACTIONS: dict[FaultComponent, tuple[FaultAction, ...]] = {
+    _C.BROKER: (
+        _A.CUT, _A.CUT_REQUESTS, _A.CUT_RESPONSES, _A.DELAY, _A.JITTER, _A.THROTTLE, _A.RESET,
+    ),
+    _C.EXECUTOR: (_A.CUT, _A.CUT_SENT, _A.CUT_RECEIVED, _A.LOSS, _A.THROTTLE, _A.RESET),
+}  # fmt: skip
+"""What is done to the network, and not to the component: between Spark and a broker; between the executors of a worker,
+their driver and other executors."""
+LINK_FAULTS = frozenset(
+    (component, action) for component, actions in LINK_ACTIONS.items() for action in actions
+)
+NETWORK_ACTIONS = tuple(dict.fromkeys(action for actions in LINK_ACTIONS.values() for action in actions))
 
 AMOUNTS: dict[FaultAction, tuple[str, float]] = {
     _A.DELAY: ("ms", 200.0),
     _A.JITTER: ("ms", 200.0),
     _A.THROTTLE: ("kB", 16.0),
+    _A.LOSS: ("%", 20.0),
 }
 """Actions that have an amount: its unit (``kB``: a second), and what it is if not said."""
 
@@ -133,7 +148,11 @@ POINTS: dict[tuple[FaultComponent, FaultAction], tuple[CommitPoint, ...]] = {
     (_C.MASTER, _A.KILL): (_P.PLANNED, _P.NO_DATA),
     **{
         (_C.BROKER, action): (_P.PLANNED, _P.HALF_WRITTEN, _P.WRITTEN, _P.NO_DATA)
-        for action in (_A.KILL, _A.PAUSE, *NETWORK_ACTIONS)
+        for action in (_A.KILL, _A.PAUSE, *LINK_ACTIONS[_C.BROKER])
+    },
+    **{
+        (_C.EXECUTOR, action): (_P.PLANNED, _P.HALF_WRITTEN, _P.WRITTEN, _P.NO_DATA)
+        for action in LINK_ACTIONS[_C.EXECUTOR]
     },
     **{
         (role, action): (_P.PLANNED, _P.HALF_WRITTEN, _P.WRITTEN, _P.NO_DATA)
@@ -144,7 +163,13 @@ POINTS: dict[tuple[FaultComponent, FaultAction], tuple[CommitPoint, ...]] = {
 """(component, action) -> the commit points at which it can be injected, the default first."""
 
 
-_STREAMS = {"": "network of", "requests": "requests to", "responses": "responses of"}
+_STREAMS = {
+    "": "network of",
+    "requests": "requests to",
+    "responses": "responses of",
+    "sent": "what is sent by",
+    "received": "what is sent to",
+}
 
 
 def fault_label(component: FaultComponent, action: FaultAction) -> str:
@@ -175,8 +200,10 @@ class Fault(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fie
     ``before``, ``during`` and ``after`` (bytes ``received`` by the proxy and ``passed`` on in ``seconds``, and for
     how long each was held, ``held_ms``), when it was healed (``healed_at_utc``), and the seconds from then to the first
     bytes both ways (``first_bytes_after_s``) and to the commit of its batch (``committed_after_heal_s``). ``amount`` is
-    that of an action that has one, in its unit: milliseconds, or kilobytes a second. ``ended_at_utc`` is the end of a
-    fault that lasts: a pause, an outage, one of the network; it may be missing.
+    that of an action that has one, in its unit: milliseconds, kilobytes a second, or packets of a hundred. Of the
+    network of an executor the ``traffic`` is in bytes of packets, ``sent`` and ``received`` by the executors
+    (``executor_ids``) of a worker (``component_name``), and ``queued`` how many had to wait. ``ended_at_utc`` is the
+    end of a fault that lasts: a pause, an outage, one of the network; it may be missing.
 
     Of a broker in a role ``proof`` has the ``role`` (the ``partition`` of the output that it led, or of the sink whose
     ledger it coordinated, and the ``node`` that it was), and to which node that moved (``moved_to``), after how long

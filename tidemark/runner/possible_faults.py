@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from tidemark.errors import UsageError
 from tidemark.faults.schedule import FaultSpec, write_schedule
-from tidemark.formats.faults import IN_ROLE, OF_TRANSACTION, CommitPoint, FaultComponent
+from tidemark.formats.faults import (
+    IN_ROLE,
+    LINK_FAULTS,
+    OF_TRANSACTION,
+    CommitPoint,
+    FaultAction,
+    FaultComponent,
+)
 from tidemark.runner.run_options import OWN_SINK, SINKS, RunOptions
 from tidemark.stack import POWERS, StackSpec
-from tidemark.stack.install.network_proxy_program import must_be_buildable
-from tidemark.stack.spec import no_proxy
+from tidemark.stack.compose.container_links import no_throttle
+from tidemark.stack.install.network_proxy_program import can_be_built, must_be_buildable
+from tidemark.stack.local import packet_links
+from tidemark.stack.spec import no_packets, no_proxy
 
 MAINTENANCE_INTERVAL = "spark.sql.streaming.stateStore.maintenanceInterval"
 SNAPSHOTS_OFTEN = (f"{MAINTENANCE_INTERVAL}=10ms", "spark.sql.streaming.stateStore.minDeltasForSnapshot=1")
@@ -29,10 +38,30 @@ def must_be_injectable(options: RunOptions, spec: StackSpec) -> None:
         if "proxy" not in POWERS[spec.backend]:
             raise no_proxy(spec.backend)
         must_be_buildable()
+    of_executors = [part for one in specs for part in one.parts if part.disturbs(FaultComponent.EXECUTOR)]
+    if of_executors:
+        if "packets" not in POWERS[spec.backend]:
+            raise no_packets(spec.backend)
+        throttles = any(part.action is FaultAction.THROTTLE for part in of_executors)
+        if spec.backend == "local":
+            packet_links.must_be_possible(throttles=throttles)
+        elif throttles:
+            raise no_throttle()
     for part in (part for one in specs for part in one.parts):
         _must_have_brokers(part, options, spec)
         _must_be_shown_by_the_sink(part, options)
         _must_make_snapshots(part, options)
+
+
+def possible_link_faults(backend: str) -> frozenset[tuple[FaultComponent, FaultAction]]:
+    """What can be done to which links on such a stack on this machine."""
+    of_brokers = "proxy" in POWERS[backend] and can_be_built()
+    of_executors = "packets" in POWERS[backend] and (backend != "local" or packet_links.is_possible())
+    is_possible = {FaultComponent.BROKER: of_brokers, FaultComponent.EXECUTOR: of_executors}
+    throttled = (FaultComponent.EXECUTOR, FaultAction.THROTTLE)
+    return frozenset(
+        what for what in LINK_FAULTS if is_possible[what[0]] and (backend == "local" or what != throttled)
+    )
 
 
 def _must_have_brokers(spec: FaultSpec, options: RunOptions, stack: StackSpec) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidemark.errors import UsageError
 from tidemark.faults.schedule import FaultSpec, read_schedule
+from tidemark.formats.faults import FaultComponent
 from tidemark.formats.liveness import Demands, read_progress
 from tidemark.formats.project_files import PROJECT, path_in_package
 from tidemark.formats.storage import Storage
@@ -147,7 +148,7 @@ class RunOptions:
     @property
     def needs_proxy(self) -> bool:
         """Whether Spark has to reach Kafka through the network proxy; it does so in no other run."""
-        return any(spec.is_of_network for spec in self.fault_specs)
+        return any(spec.disturbs(FaultComponent.BROKER) for spec in self.fault_specs)
 
     def storage_of(self, records: int) -> Storage:
         """How a file with this many records is stored; raises ``UsageError`` for a format that is none."""

@@ -28,12 +28,12 @@ PROXY = "proxy"
 """The network proxy of a stack, through which Spark reaches Kafka where a schedule has faults of the network."""
 
 POWERS: dict[str, frozenset[str]] = {
-    "local": frozenset({"processes", "proxy"}),
-    "compose": frozenset({"processes", "network"}),
+    "local": frozenset({"processes", "proxy", "packets"}),
+    "compose": frozenset({"processes", "network", "packets"}),
     "external": frozenset(),
 }
 """Backend -> operations on its components: ``processes`` (start, stop, kill, pause), ``network`` (partition, heal),
-``proxy`` (disturb and heal the links from Spark to the brokers)."""
+``proxy`` (disturb and heal the links from Spark to the brokers), ``packets`` (those of executors)."""
 
 
 def ignored(_text: str) -> None:
@@ -128,13 +128,16 @@ REQUESTS, RESPONSES = "upstream", "downstream"
 class StreamTraffic:
     """What one direction of a link has seen: bytes that arrived at the proxy, and bytes that it passed on.
 
-    The sums have each byte's time (seconds since the proxy's start), from which :func:`held_ms` comes.
+    The sums have each byte's time (seconds since the proxy's start), from which :func:`held_ms` comes. Of a link
+    without a proxy, an executor's, bytes are those of packets, their times are not known, and ``queued`` is how many
+    packets had to wait since it is throttled.
     """
 
     received: int = 0
     received_byte_s: float = 0.0
     passed: int = 0
     passed_byte_s: float = 0.0
+    queued: int = 0
 
 
 @dataclass(frozen=True)
@@ -184,20 +187,30 @@ class Stack(Protocol):
         It lives as long as the stack. Raises ``UsageError`` where there can be none.
         """
 
-    def disturb_link(self, broker: str, toxics: Sequence[Toxic]) -> None:
-        """Disturb the link from Spark to a broker, which goes through the network proxy.
+    def watch_links(self, driver: str) -> list[str]:
+        """Begin to count, from zero, what executors exchange with their driver and with those of other workers.
+
+        Returns the names of the links: those of the workers that run executors of the driver. A driver or an executor
+        that is started later is not known to them. Raises ``UsageError`` where packets cannot be told apart.
+        """
+
+    def unwatch_links(self) -> None:
+        """End what :meth:`watch_links` has begun, and all disturbances of these links."""
+
+    def disturb_link(self, link: str, toxics: Sequence[Toxic]) -> None:
+        """Disturb the link from Spark to a broker, which goes through the network proxy; or one that is watched.
 
         It is healed by :meth:`heal_link`, or after the process that disturbed it has died.
         """
 
-    def heal_link(self, broker: str) -> None:
-        """End all disturbances of a link. Connections that a cut had silenced are closed then."""
+    def heal_link(self, link: str) -> None:
+        """End all disturbances of a link. Connections to a broker that a cut had silenced are closed then."""
 
-    def link_is_disturbed(self, broker: str) -> bool:
-        """Whether the network proxy disturbs a link at this moment."""
+    def link_is_disturbed(self, link: str) -> bool:
+        """Whether a link is disturbed at this moment."""
 
-    def link_traffic(self, broker: str) -> LinkTraffic:
-        """What has come through a link since the network proxy was started."""
+    def link_traffic(self, link: str) -> LinkTraffic:
+        """What has come through a link: since the network proxy was started, or since the link is watched."""
 
     @property
     def state_dir(self) -> Path:

@@ -43,7 +43,7 @@ from tidemark.stack.components.plan import planned_record
 from tidemark.stack.components.ports import accepts_connections
 from tidemark.stack.registry import StackRecord, StateFolder, Supplies
 from tidemark.stack.running_stack import recorded_session
-from tidemark.stack.spec import External, StackSpec, no_proxy, no_registry
+from tidemark.stack.spec import External, StackSpec, no_packets, no_proxy, no_registry
 
 _COMPONENTS = ("broker", DRIVER)
 _NAMES = "kafka-conf-names"
@@ -97,19 +97,26 @@ class ExternalStack:
         """Raises ``UsageError``."""
         raise no_proxy(self._record.backend)
 
-    def disturb_link(self, broker: str, toxics: Sequence[Toxic]) -> None:  # noqa: ARG002 (the protocol's)
+    def watch_links(self, driver: str) -> list[str]:  # noqa: ARG002 (the protocol's)
+        """Raises ``UsageError``."""
+        raise no_packets(self._record.backend)
+
+    def unwatch_links(self) -> None:
+        """Nothing to do: nothing is watched."""
+
+    def disturb_link(self, link: str, toxics: Sequence[Toxic]) -> None:  # noqa: ARG002 (the protocol's)
         """Raises ``UsageError``."""
         raise no_proxy(self._record.backend)
 
-    def heal_link(self, broker: str) -> None:  # noqa: ARG002 (the protocol's)
+    def heal_link(self, link: str) -> None:  # noqa: ARG002 (the protocol's)
         """Raises ``UsageError``."""
         raise no_proxy(self._record.backend)
 
-    def link_is_disturbed(self, broker: str) -> bool:  # noqa: ARG002 (the protocol's)
+    def link_is_disturbed(self, link: str) -> bool:  # noqa: ARG002 (the protocol's)
         """Raises ``UsageError``."""
         raise no_proxy(self._record.backend)
 
-    def link_traffic(self, broker: str) -> LinkTraffic:  # noqa: ARG002 (the protocol's)
+    def link_traffic(self, link: str) -> LinkTraffic:  # noqa: ARG002 (the protocol's)
         """Raises ``UsageError``."""
         raise no_proxy(self._record.backend)
 

@@ -125,26 +125,55 @@ class RunningStack:
         self.start(PROXY)
         return launch_specs.bootstrap_proxied(self._record)
 
-    def disturb_link(self, broker: str, toxics: Sequence[Toxic]) -> None:
-        """Disturb the link from Spark to a broker."""
-        self._component(PROXY)
-        network_links.disturb(self._state, self._component(broker).name, toxics)
+    def watch_links(self, driver: str) -> list[str]:
+        """Begin to count what the executors of each worker exchange with the rest of a driver's application."""
+        of_driver, executors = self._living(driver), self.executors(driver)
+        workers = sorted({executor.worker for executor in executors})
+        for worker in workers:
+            name = network_links.suspension_name(worker)
+            self._state.add("stopped", Stopped(Target(link=worker), ProcessId.own()), name)
+            own = [executor for executor in executors if executor.worker == worker]
+            others = [executor for executor in executors if executor.worker != worker]
+            self._runtime.packet_links.watch(worker, of_driver, own, others)
+        return workers
 
-    def heal_link(self, broker: str) -> None:
+    def unwatch_links(self) -> None:
+        """End that, and all disturbances of these links."""
+        for worker in self.components(ComponentKind.WORKER):
+            self._resume_link(worker)
+
+    def disturb_link(self, link: str, toxics: Sequence[Toxic]) -> None:
+        """Disturb the link from Spark to a broker, or that of a worker's executors."""
+        if suspension.is_of_worker(self._state, link):
+            self._runtime.packet_links.disturb(link, toxics)
+            return
+        self._component(PROXY)
+        network_links.disturb(self._state, self._component(link).name, toxics)
+
+    def heal_link(self, link: str) -> None:
         """End all disturbances of a link."""
-        suspension.resume(
-            self._state, self._runtime, Target(link=broker), network_links.suspension_name(broker)
-        )
+        if suspension.is_of_worker(self._state, link):
+            self._runtime.packet_links.heal(link)
+        else:
+            self._resume_link(link)
 
-    def link_is_disturbed(self, broker: str) -> bool:
-        """Whether the network proxy disturbs a link at this moment."""
+    def _resume_link(self, link: str) -> None:
+        name = network_links.suspension_name(link)
+        suspension.resume(self._state, self._runtime, Target(link=link), name)
+
+    def link_is_disturbed(self, link: str) -> bool:
+        """Whether a link is disturbed at this moment."""
+        if suspension.is_of_worker(self._state, link):
+            return self._runtime.packet_links.is_disturbed(link)
         self._component(PROXY)
-        return network_links.is_disturbed(self._state, broker)
+        return network_links.is_disturbed(self._state, link)
 
-    def link_traffic(self, broker: str) -> LinkTraffic:
+    def link_traffic(self, link: str) -> LinkTraffic:
         """What has come through a link."""
+        if suspension.is_of_worker(self._state, link):
+            return self._runtime.packet_links.traffic(link)
         self._component(PROXY)
-        return network_links.traffic(self._state, broker)
+        return network_links.traffic(self._state, link)
 
     @property
     def state_dir(self) -> Path:

@@ -11,12 +11,40 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from tidemark.stack.api import ComponentStatus, Executor
+from tidemark.stack.api import ComponentStatus, Executor, LinkTraffic, Toxic
 from tidemark.stack.registry import ComponentRecord, Target
+
+
+class PacketLinks(Protocol):
+    """What a worker's executors of a driver exchange with the driver, and with the executors of other workers."""
+
+    def watch(
+        self, worker: str, driver: ComponentRecord, own: Sequence[Executor], others: Sequence[Executor]
+    ) -> None:
+        """Begin to count what the executors ``own`` of a worker exchange, from zero."""
+
+    def forget(self, worker: str) -> None:
+        """End that, and all disturbances; nothing to do for a link that is not watched."""
+
+    def disturb(self, worker: str, toxics: Sequence[Toxic]) -> None:
+        """Disturb a watched link: ``timeout``, ``reset_peer``, ``loss`` or ``bandwidth`` of one stream or both."""
+
+    def heal(self, worker: str) -> None:
+        """End all disturbances of a watched link, and go on counting."""
+
+    def is_disturbed(self, worker: str) -> bool:
+        """Whether a watched link is disturbed."""
+
+    def traffic(self, worker: str) -> LinkTraffic:
+        """Both streams since the link is watched."""
 
 
 class Runtime(Protocol):
     """Operations on components, and on the executors inside workers."""
+
+    @property
+    def packet_links(self) -> PacketLinks:
+        """The links of the executors of each worker."""
 
     def start(self, components: Sequence[ComponentRecord]) -> None:
         """Start components and record the process of each; does not wait until they are ready."""

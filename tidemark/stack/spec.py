@@ -138,6 +138,15 @@ def no_proxy(backend: str) -> UsageError:
     )
 
 
+def no_packets(backend: str) -> UsageError:
+    """The error of the links of executors that are asked for on a backend that cannot tell their packets apart."""
+    return UsageError(
+        f"the network between driver and executors of the backend {backend} cannot be disturbed",
+        detail="its processes belong to somebody else",
+        hint="take a stack of your own: `tidemark up --backend local`, or TIDEMARK_BACKEND=local",
+    )
+
+
 def no_registry(backend: str) -> UsageError:
     """The error of a schema registry that is asked for on a backend that has none."""
     return UsageError(

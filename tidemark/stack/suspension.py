@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from tidemark.errors import DaemonDied
 from tidemark.processes import ProcessId
 from tidemark.stack import network_links
+from tidemark.stack.api import ComponentKind
 from tidemark.stack.registry import StateFolder, Stopped, Target
 from tidemark.stack.runtime import Runtime
 
@@ -41,11 +42,19 @@ def resume(state: StateFolder, runtime: Runtime, target: Target, name: str) -> N
     with _target_lock(state, target):
         others = [record for path, record in state.records("stopped", Stopped) if path.stem != name]
         if all(record.target != target for record in others):
-            if target.link:
+            if target.link and is_of_worker(state, target.link):
+                runtime.packet_links.forget(target.link)
+            elif target.link:
                 network_links.heal(state, target.link)
             else:
                 runtime.resume(target)
         state.discard("stopped", name)
+
+
+def is_of_worker(state: StateFolder, link: str) -> bool:
+    """Whether a link is that of a worker's executors, and not one through the network proxy."""
+    component = state.component(link)
+    return component is not None and component.kind is ComponentKind.WORKER
 
 
 @contextmanager
@@ -63,7 +72,11 @@ def resume_abandoned(state: StateFolder, runtime: Runtime) -> None:
     """Resume what processes that have died left suspended."""
     for path, record in state.records("stopped", Stopped):
         link = record.target.link
-        lives = network_links.is_there(state) if link else runtime.lives(record.target)
+        lives = (
+            is_of_worker(state, link) or network_links.is_there(state)
+            if link
+            else runtime.lives(record.target)
+        )
         if not record.owner.alive or not lives:
             resume(state, runtime, record.target, path.stem)
 

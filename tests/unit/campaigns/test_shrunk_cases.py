@@ -342,7 +342,9 @@ def test_what_a_finding_names_is_tried_before_the_run():
 
     tiny, late, of_keys, first, *_ = guesses(Shrinkable(case), finding, (), ())
 
-    assert len(tiny.case.records) == 4  # the row, one that it has to match, and the latest rows of the slice before
+    assert (
+        len(tiny.case.records) == 4
+    )  # the row, one that it has to match, and the latest rows of the slice before
     assert len(late.case.records) == 6  # also those of the slice before that, and a row that it has to match
     assert {one.slice for one in late.case.records} == {0, 1, 2}
     assert len(of_keys.case.records) == 4  # the pair, and the latest rows of the first slice

@@ -12,7 +12,7 @@ from tidemark.faults import component
 from tidemark.faults.commit_points import RunningBatch
 from tidemark.faults.overlaps import FaultPart, can_overlap
 from tidemark.faults.schedule import PlannedFault, read_schedule
-from tidemark.formats.faults import IN_ROLE, POINTS, Fault, FaultComponent
+from tidemark.formats.faults import IN_ROLE, LINK_FAULTS, POINTS, Fault, FaultComponent
 from tidemark.runner import RunOptions
 from tidemark.runner.one_run import _must_be_possible
 from tidemark.stack import StackSpec
@@ -118,7 +118,7 @@ def test_a_soak_draws_roles_on_a_stack_of_several_brokers_alone():
     every = [FaultPart(*what, point) for what, points in POINTS.items() for point in points]
 
     def components(**more):
-        return {one.component for one in every if can_be_drawn(one, network=True, **more)}
+        return {one.component for one in every if can_be_drawn(one, links=LINK_FAULTS, **more)}
 
     assert not components(brokers=1) & set(IN_ROLE)
     assert components(brokers=3) >= set(IN_ROLE)

@@ -10,7 +10,7 @@ from tests.unit.faults.test_injector import Words, batches, injected_in_batch_1,
 from tidemark.errors import TestbedError
 from tidemark.faults import network
 from tidemark.faults.network import StreamSeen, has_effect, seen_between, toxics_of
-from tidemark.formats.faults import NETWORK_ACTIONS, FaultAction
+from tidemark.formats.faults import LINK_ACTIONS, FaultAction, FaultComponent
 from tidemark.stack import REQUESTS, RESPONSES, LinkTraffic, StreamTraffic
 
 __all__ = ["batches"]
@@ -37,7 +37,8 @@ def traffic(at_s, requests=(0, 0.0, 0, 0.0), responses=(0, 0.0, 0, 0.0)):
     ],
 )
 def test_a_cut_is_shown_by_bytes_that_came_and_did_not_pass(action, requests, responses, shows):
-    assert has_effect(FaultAction(action), None, {"requests": requests, "responses": responses}) is shows
+    during = {"requests": requests, "responses": responses}
+    assert has_effect(FaultComponent.BROKER, FaultAction(action), None, during) is shows
 
 
 @pytest.mark.parametrize(
@@ -46,7 +47,29 @@ def test_a_cut_is_shown_by_bytes_that_came_and_did_not_pass(action, requests, re
 )
 def test_what_slows_is_shown_by_bytes_that_were_held(action, held_ms, shows):
     held = {"requests": StreamSeen(1.0, 90, 60, held_ms), "responses": NOTHING}
-    assert has_effect(FaultAction(action), 200.0, held) is shows
+    assert has_effect(FaultComponent.BROKER, FaultAction(action), 200.0, held) is shows
+
+
+@pytest.mark.parametrize(
+    ("action", "sent", "received", "shows"),
+    [
+        ("cut", LOST, NOTHING, True),
+        ("cut", PASSED, LOST, False),
+        ("cut-sent", LOST, PASSED, True),
+        ("cut-sent", PASSED, LOST, False),
+        ("cut-received", PASSED, LOST, True),
+        ("cut-received", LOST, NOTHING, False),
+        ("loss", StreamSeen(1.0, 90, 80), PASSED, True),
+        ("loss", PASSED, PASSED, False),
+        ("throttle", StreamSeen(1.0, 90, 90, queued=3), PASSED, True),
+        ("throttle", PASSED, PASSED, False),
+    ],
+)
+def test_a_fault_of_an_executors_link_is_shown_by_packets_that_were_lost_or_had_to_wait(
+    action, sent, received, shows
+):
+    during = {"sent": sent, "received": received}
+    assert has_effect(FaultComponent.EXECUTOR, FaultAction(action), None, during) is shows
 
 
 def test_the_time_for_which_bytes_are_held_counts_those_that_are_still_there():
@@ -54,17 +77,25 @@ def test_the_time_for_which_bytes_are_held_counts_those_that_are_still_there():
     first = traffic(5.0, (100, 400.0, 80, 300.0))
     last = traffic(6.0, (120, 400.0 + 10 * 5.5 + 10 * 5.9, 90, 300.0 + 10 * 5.7))
 
-    seen = seen_between(first, last, holds=True)
+    seen = seen_between(FaultComponent.BROKER, first, last, holds=True)
 
     assert seen == {"requests": StreamSeen(1.0, 20, 10, 150.0), "responses": StreamSeen(1.0, 0, 0, None)}
 
 
-def test_each_action_is_another_thing_that_the_proxy_is_told():
-    told = {action: [(one.kind, one.stream, *one.attributes.items()) for one in toxics_of(action, 7)]
-            for action in NETWORK_ACTIONS}  # fmt: skip
-    assert len({str(toxics) for toxics in told.values()}) == len(NETWORK_ACTIONS)
-    assert told[FaultAction.CUT_RESPONSES] == [("timeout", RESPONSES, ("timeout", 0))]
-    assert [one[2:] for one in told[FaultAction.JITTER]] == 2 * [(("latency", 7), ("jitter", 7))]
+@pytest.mark.parametrize("component", LINK_ACTIONS)
+def test_each_action_of_a_link_is_another_thing(component):
+    told = {str(toxics_of(action, 7)) for action in LINK_ACTIONS[component]}
+    assert len(told) == len(LINK_ACTIONS[component])
+
+
+def test_an_action_is_told_with_its_stream_and_its_amount():
+    def told(action):
+        return [(one.kind, one.stream, dict(one.attributes)) for one in toxics_of(action, 7)]
+
+    assert told(FaultAction.CUT_RESPONSES) == [("timeout", RESPONSES, {"timeout": 0})]
+    assert told(FaultAction.CUT_SENT) == [("timeout", REQUESTS, {"timeout": 0})]
+    assert [one[2] for one in told(FaultAction.JITTER)] == 2 * [{"latency": 7, "jitter": 7}]
+    assert [one[0:3:2] for one in told(FaultAction.LOSS)] == 2 * [("loss", {"percent": 7})]
 
 
 class Link(Words):
@@ -180,3 +211,68 @@ def test_a_proxy_that_refuses_ends_the_run_and_the_link_is_healed(batches):
         injector.check()
     assert stack.said[-1] == ("heal", "broker")
     assert [fault.injected for fault in injector.finish()] == [False]
+
+
+class Watched(Link):
+    """A stack whose executors' links are watched, from zero each time; a new executor comes before batch 1."""
+
+    def watch_links(self, driver):
+        self._word("watch", *(executor.executor_id for executor in self.executors(driver)))
+        self.came = self.went = 0
+        return ["worker-1"]
+
+    def unwatch_links(self):
+        self._word("unwatch")
+
+
+def test_a_cut_of_an_executor_is_in_the_journal_with_its_worker_and_nobody_watches_after(batches):
+    stack = Watched()
+    fault = injected_in_batch_1(batches, injector_of(batches, stack, planned("executor", action="cut")))
+
+    assert (fault.label, fault.proof["component_name"], fault.proof["executor_ids"]) == (
+        "cut network of executor", "worker-1", ["7"],
+    )  # fmt: skip
+    seen = {when: (one["sent"]["received"], one["sent"]["passed"])
+            for when, one in fault.proof["traffic"].items()}  # fmt: skip
+    assert seen["during"] == (100, 0)
+    assert seen["after"] == (100, 100)
+    assert seen["before"][0] > 0
+    assert [toxic["stream"] for toxic in fault.proof["toxics"]] == ["sent", "received"]
+    assert [said for said in stack.said if said[0] != "watch"] == [
+        ("hold", "driver"), ("disturb", "worker-1", REQUESTS, RESPONSES), ("resumes", "driver"), ("heal", "worker-1"),
+        ("unwatch",),
+    ]  # fmt: skip
+    assert ("watch", "7") in stack.said
+
+
+def test_the_link_of_an_executor_that_came_while_the_fault_waited_is_watched_first(batches):
+    stack = Watched()
+    injector = injector_of(batches, stack, planned("executor", action="cut-sent"))
+    batches.plan(0, 5)
+    injector.start()
+    until(lambda: ("watch", "7") in stack.said, "the first executor to be watched")
+    stack.alive = 2
+    batches.commit(0)
+    batches.plan(1, 9)
+    until(lambda: injector.journal, "the fault")
+    batches.commit(1)
+
+    [fault] = injector.finish()
+    assert fault.proof["executor_ids"] == ["7", "8"]
+    assert stack.said.index(("watch", "7", "8")) < stack.said.index(("disturb", "worker-1", REQUESTS))
+
+
+def test_without_an_executor_there_is_no_link(batches):
+    stack = Watched()
+    stack.alive = 0
+    injector = injector_of(batches, stack, planned("executor", action="cut"))
+    batches.plan(0, 5)
+    batches.commit(0)
+    batches.plan(1, 9)
+    injector.start()
+    until(lambda: injector.waits_for and len(stack.said) >= 2, "a try")
+    batches.commit(1)
+
+    [fault] = injector.finish()
+    assert not fault.injected
+    assert not any(said[0] == "disturb" for said in stack.said)

@@ -15,7 +15,7 @@ from tidemark.errors import UsageError
 from tidemark.faults import commit_points
 from tidemark.faults.commit_points import RunningBatch
 from tidemark.faults.sink_progress import _LedgerProgress
-from tidemark.formats.faults import OF_TRANSACTION, CommitPoint
+from tidemark.formats.faults import LINK_FAULTS, OF_TRANSACTION, CommitPoint
 from tidemark.runner import RunOptions
 from tidemark.runner.one_run import _must_be_possible
 from tidemark.runner.possible_faults import SNAPSHOTS_OFTEN
@@ -91,7 +91,7 @@ def test_a_sink_without_transactions_has_no_such_point(sink, faults):
 
 def test_a_soak_draws_such_points_for_a_sink_with_transactions_alone():
     def points(sink):
-        can = partial(can_be_drawn, network=True, brokers=1, sink=sink)
+        can = partial(can_be_drawn, links=LINK_FAULTS, brokers=1, sink=sink)
         return {part.point for one in schedule(random.Random(1), 2000, can) for part in one.parts}
 
     assert set(OF_TRANSACTION) <= points("exactly-once")

@@ -49,10 +49,12 @@ def test_spaces_around_a_plus_are_read_and_not_written():
     )
 
 
-def test_a_network_fault_anywhere_needs_the_proxy():
-    assert [spec.is_of_network for spec in read_schedule("broker:delay+driver@written,broker+driver@planned")] == [
-        True, False,
-    ]  # fmt: skip
+def test_a_network_fault_of_a_broker_anywhere_needs_the_proxy():
+    text = "broker:delay+driver@written,broker+driver@planned,driver+executor:cut@planned"
+    specs = read_schedule(text)
+    assert [spec.is_of_network for spec in specs] == [True, False, True]
+    assert [spec.disturbs(FaultComponent.BROKER) for spec in specs] == [True, False, False]
+    assert [spec.disturbs(FaultComponent.EXECUTOR) for spec in specs] == [False, False, True]
 
 
 @pytest.mark.parametrize(
@@ -63,6 +65,8 @@ def test_a_network_fault_anywhere_needs_the_proxy():
         ("driver@no-data+broker@planned", "a batch that is at no-data reads nothing"),
         ("driver@planned+driver@planned+driver@planned", "killed more than 2 times"),
         ("broker:pause@planned+driver@written", "does not come to driver@written"),
+        ("executor:cut@planned+driver@written", "does not come to driver@written"),
+        ("executor:cut@planned+executor:loss@planned", "executor has a fault already"),
         ("broker@written+driver@written+driver@planned", "does not come to driver@planned"),
         ("executor@half-written+driver@planned", "at half-written was at planned before"),
         ("driver@written+driver@half-written", "stays written"),

@@ -85,9 +85,9 @@ def test_every_fault_is_written_as_it_is_read(component, action):
 
 
 def test_an_amount_is_read_and_written_in_its_unit_and_has_a_usual_one():
-    text = "broker:delay=500ms@written~3,broker:throttle=64kB@planned,broker:jitter@planned"
+    text = "broker:delay=500ms@written~3,broker:throttle=64kB@planned,broker:jitter@planned,executor:loss=5%@planned"
     specs = read_schedule(text)
-    assert [spec.amount for spec in specs] == [500.0, 64.0, 200.0]
+    assert [spec.amount for spec in specs] == [500.0, 64.0, 200.0, 5.0]
     assert write_schedule(specs) == text
     assert read_schedule("broker:delay=200ms") == read_schedule("broker:delay")
 

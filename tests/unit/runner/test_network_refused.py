@@ -27,6 +27,24 @@ def test_a_machine_without_go_cannot_build_it(monkeypatch, tmp_path):
         _must_be_possible(CUT, StackSpec("local"))
 
 
+OF_EXECUTOR = RunOptions("inner", faults="driver+executor:cut@planned,executor:throttle")
+
+
+def test_where_the_packet_filter_is_out_of_reach_links_of_executors_are_refused(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", os.fspath(tmp_path))
+    with pytest.raises(UsageError, match="between driver and executors cannot be disturbed") as error:
+        _must_be_possible(OF_EXECUTOR, StackSpec("local"))
+    assert "iptables" in f"{error.value.detail} {error.value.hint}"
+    assert not OF_EXECUTOR.needs_proxy
+
+
+def test_what_cannot_be_done_to_links_in_containers_is_refused():
+    with pytest.raises(UsageError, match="cannot be throttled in containers") as error:
+        _must_be_possible(OF_EXECUTOR, StackSpec("compose"))
+    assert "loss" in error.value.hint
+    _must_be_possible(RunOptions("inner", faults="executor:cut-sent@written"), StackSpec("compose"))
+
+
 def test_other_faults_need_no_proxy(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("PATH", os.fspath(tmp_path))

@@ -26,6 +26,7 @@ from tidemark.stack.api import ComponentState, ComponentStatus, Executor
 from tidemark.stack.components.names import host_name
 from tidemark.stack.compose import agents, compose_project, container_freezer, docker_engine, image
 from tidemark.stack.compose.compose_project import project_of, run_in_image
+from tidemark.stack.compose.container_links import ContainerLinks
 from tidemark.stack.compose.orphans import COMPONENT_LABEL, remove_stack
 from tidemark.stack.registry import ComponentRecord, StateFolder, Target, end_processes
 from tidemark.waiting import wait_until
@@ -43,6 +44,7 @@ class ContainerRuntime:
 
     def __init__(self, state: StateFolder) -> None:
         self._state = state
+        self.packet_links = ContainerLinks(state)
 
     @property
     def _api(self) -> Any:

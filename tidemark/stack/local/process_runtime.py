@@ -21,6 +21,7 @@ from tidemark.errors import DaemonDied, UsageError
 from tidemark.processes import ProcessId, end, spawn, tail
 from tidemark.stack.api import ComponentKind, ComponentState, ComponentStatus, Executor
 from tidemark.stack.components.ports import listens
+from tidemark.stack.local.packet_links import LocalLinks, can_join_groups, group_of
 from tidemark.stack.registry import ComponentRecord, StateFolder, Target, end_processes
 from tidemark.waiting import wait_until
 
@@ -38,6 +39,7 @@ class ProcessRuntime:
 
     def __init__(self, state: StateFolder) -> None:
         self._state = state
+        self.packet_links = LocalLinks(state)
         self._suspended_before: dict[ProcessId, list[ProcessId]] = {}
         """Its descendants by then. To find them takes some ten milliseconds, in which they would run on."""
 
@@ -49,7 +51,10 @@ class ProcessRuntime:
             log = Path(component.log)
             component.log_start = log.stat().st_size if log.exists() else 0
             Path(component.cwd).mkdir(parents=True, exist_ok=True)
-            component.process = spawn(component.argv, log=log, cwd=Path(component.cwd), env=component.env)
+            group = group_of(self._state, component.name) if _has_links(component) else None
+            component.process = spawn(
+                component.argv, log=log, cwd=Path(component.cwd), env=component.env, group=group
+            )
             self._state.write_component(component)
 
     def runs(self, component: ComponentRecord) -> bool:
@@ -176,6 +181,9 @@ class ProcessRuntime:
     def end_all(self, _logs: Path | None) -> None:
         """End every process of the stack, with descendants."""
         end_processes(self._state)
+        for component in self._state.components():
+            if component.kind is ComponentKind.WORKER:
+                self.packet_links.forget(component.name)
 
     def wrap(self, argv: Sequence[str], _folder: Path) -> list[str]:
         """The command unchanged."""
@@ -196,6 +204,11 @@ class ProcessRuntime:
                 unfinished.rename(formatted)
             shutil.rmtree(unfinished, ignore_errors=True)
         shutil.copytree(formatted, data, dirs_exist_ok=True)
+
+
+def _has_links(component: ComponentRecord) -> bool:
+    """Whether what it exchanges with others can be watched: a worker's executors inherit its group."""
+    return component.kind is ComponentKind.WORKER and can_join_groups()
 
 
 def _run_once(component: ComponentRecord) -> None:

@@ -1,0 +1,288 @@
+"""Links of executors: packets of a group's processes are told from others, counted, disturbed, and left alone after.
+
+Real processes and the kernel's packet filter; no Spark. A process in a worker's group stands where an executor is.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from tidemark.faults.network import seen_between, toxics_of
+from tidemark.formats.faults import FaultAction, FaultComponent
+from tidemark.processes import ProcessId, end
+from tidemark.stack import REQUESTS, RESPONSES, ComponentKind, Executor
+from tidemark.stack.local import packet_links
+from tidemark.stack.local.packet_links import LocalLinks, chain_of, class_of, group_of
+from tidemark.stack.local.process_runtime import ProcessRuntime
+from tidemark.stack.registry import ComponentRecord, StateFolder, Stopped, Target
+from tidemark.stack.suspension import resume_abandoned
+from tidemark.waiting import wait_until
+
+pytestmark = [
+    pytest.mark.skipif(
+        not packet_links.is_possible(), reason="the packet filter takes root, iptables and iproute2"
+    ),
+    pytest.mark.xdist_group("packet-filter"),
+]
+
+ANSWER_S = 20.0
+BOTH = (REQUESTS, RESPONSES)
+WORKER, OTHER = "worker-1", "worker-2"
+PROGRAM = """
+import socket, sys, threading
+
+def served():
+    listener = socket.create_server(("127.0.0.1", 0))
+    def serve():
+        while True:
+            threading.Thread(target=echo, args=listener.accept()[:1], daemon=True).start()
+    threading.Thread(target=serve, daemon=True).start()
+    return listener.getsockname()[1]
+
+def echo(connection):
+    try:
+        while data := connection.recv(65536):
+            connection.sendall(data)
+    except OSError:
+        pass
+
+print(*(served() for _ in range(int(sys.argv[1]))), flush=True)
+connections = {}
+for line in sys.stdin:
+    port, wait_s = line.split()
+    try:
+        if port not in connections:
+            connections[port] = socket.create_connection(("127.0.0.1", int(port)), float(wait_s))
+        connections[port].settimeout(float(wait_s))
+        connections[port].sendall(b"x" * 4000)
+        left = 4000
+        while left:
+            data = connections[port].recv(left)
+            if not data:
+                raise ConnectionResetError
+            left -= len(data)
+        print("answered", flush=True)
+    except TimeoutError:
+        print("silent", flush=True)
+    except ConnectionError:
+        connections.pop(port, None)
+        print("reset", flush=True)
+"""
+
+
+class Peer:
+    """A process that answers at its ports, and asks at others."""
+
+    def __init__(self, listens: int, group: int | None = None) -> None:
+        groups = None if group is None else [*os.getgroups(), group]
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, str(listens)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, extra_groups=groups,
+        )  # fmt: skip
+        self.ports = [int(port) for port in self._said().split()]
+        self.process = ProcessId.of(self._process.pid)
+
+    def _said(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline()
+
+    def asks(self, port: int, wait_s: float = 0.5) -> str:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{port} {wait_s}\n")
+        self._process.stdin.flush()
+        return self._said().strip()
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+class Linked:
+    """A driver, and an executor of each of two workers; links of the first are watched."""
+
+    def __init__(self, state: StateFolder, ends: ExitStack) -> None:
+        self.links = LocalLinks(state)
+        self._state = state
+        self.driver = self._peer(ends, 2)
+        self.rpc, connect = self.driver.ports
+        self.connect = connect
+        self.executor = self._peer(ends, 1, group_of(state, WORKER))
+        self.other = self._peer(ends, 1, group_of(state, OTHER))
+        record = component("driver", ComponentKind.DRIVER, connect)
+        record.process = self.driver.process
+        own, others = Executor("0", WORKER, self.executor.process), Executor("1", OTHER, self.other.process)
+        ends.callback(self.must_be_gone)
+        ends.callback(self.links.forget, WORKER)
+        self.links.watch(WORKER, record, [own], [others])
+
+    @staticmethod
+    def _peer(ends: ExitStack, listens: int, group: int | None = None) -> Peer:
+        peer = Peer(listens, group)
+        ends.callback(peer.end)
+        return peer
+
+    def rules(self) -> list[str]:
+        """What of the packet filter and of the traffic control of this machine is the watched link's."""
+        commands = ["iptables -w -S", "iptables -w -t mangle -S", "tc class show dev lo"]
+        lines = [
+            line
+            for command in commands
+            for line in subprocess.check_output(command.split(), text=True).splitlines()
+        ]
+        own = [chain_of(self._state, WORKER), *(f" {class_of(self._state, WORKER, one)} " for one in BOTH)]
+        return [line for line in lines if any(name in line for name in own)]
+
+    def must_be_gone(self) -> None:
+        assert self.rules() == []
+
+
+def component(name: str, kind: ComponentKind, port: int) -> ComponentRecord:
+    return ComponentRecord(
+        name=name, kind=kind, argv=[], env={}, cwd="/", log="", address=f"127.0.0.1:{port}"
+    )
+
+
+@pytest.fixture
+def state(tmp_path) -> StateFolder:
+    folder = StateFolder(tmp_path / ".tidemark")
+    folder.path.mkdir(parents=True)
+    folder.write_component(component(WORKER, ComponentKind.WORKER, 1))
+    return folder
+
+
+@pytest.fixture
+def linked(state) -> Iterator[Linked]:
+    with ExitStack() as ends:
+        yield Linked(state, ends)
+
+
+def during(linked: Linked, action: str, amount: float | None, asks) -> dict[str, tuple[int, int]]:
+    """What both directions see while a fault is in effect and something asks; healed after."""
+    linked.links.disturb(WORKER, toxics_of(FaultAction(action), amount))
+    assert linked.links.is_disturbed(WORKER)
+    first = linked.links.traffic(WORKER)
+    asks()
+    seen = seen_between(FaultComponent.EXECUTOR, first, linked.links.traffic(WORKER))
+    linked.links.heal(WORKER)
+    assert not linked.links.is_disturbed(WORKER)
+    return seen
+
+
+def test_a_link_that_is_not_disturbed_passes_everything_and_counts_it(linked):
+    first = linked.links.traffic(WORKER)
+    assert linked.executor.asks(linked.rpc) == "answered"
+    assert linked.executor.asks(linked.other.ports[0]) == "answered"
+    assert linked.driver.asks(linked.executor.ports[0]) == "answered"
+    seen = seen_between(FaultComponent.EXECUTOR, first, linked.links.traffic(WORKER))
+    assert {name: one.received >= 3 * 4000 for name, one in seen.items()} == {"sent": True, "received": True}
+    assert [one.received - one.passed for one in seen.values()] == [0, 0]
+
+
+def test_of_a_link_what_is_not_between_executors_and_their_driver_is_not_counted(linked):
+    first = linked.links.traffic(WORKER)
+    assert linked.executor.asks(linked.connect) == "answered"  # where the driver's clients reach it
+    assert linked.other.asks(linked.rpc) == "answered"
+    assert linked.executor.asks(linked.executor.ports[0]) == "answered"  # as its Python workers would
+    seen = seen_between(FaultComponent.EXECUTOR, first, linked.links.traffic(WORKER))
+    assert seen["received"].received == 0
+    assert linked.driver.asks(linked.other.ports[0]) == "answered"
+
+
+def test_a_cut_silences_both_ways_and_nobody_else(linked):
+    assert linked.executor.asks(linked.rpc) == "answered"
+
+    def asks():
+        assert linked.executor.asks(linked.rpc) == "silent"
+        assert linked.executor.asks(linked.other.ports[0]) == "silent"  # a new connection
+        assert linked.driver.asks(linked.executor.ports[0]) == "silent"
+        assert linked.executor.asks(linked.connect) == "answered"
+        assert linked.other.asks(linked.rpc) == "answered"
+
+    seen = during(linked, "cut", None, asks)
+
+    assert {name: (one.received > 0, one.passed) for name, one in seen.items()} == {
+        "sent": (True, 0),
+        "received": (True, 0),
+    }
+    # What was not answered is sent again, so that nothing is lost.
+    wait_until(lambda: linked.executor.asks(linked.rpc) == "answered", ANSWER_S, lambda: "an answer")
+
+
+@pytest.mark.parametrize(
+    ("action", "lost", "arrives"),
+    [("cut-sent", "sent", "received"), ("cut-received", "received", "sent")],
+)
+def test_a_cut_one_way_lets_the_other_way_pass(linked, action, lost, arrives):
+    assert linked.executor.asks(linked.rpc) == "answered"
+    assert linked.driver.asks(linked.executor.ports[0]) == "answered"
+
+    def asks():
+        assert linked.executor.asks(linked.rpc) == "silent"
+        assert linked.driver.asks(linked.executor.ports[0]) == "silent"
+
+    seen = during(linked, action, None, asks)
+
+    assert (seen[lost].received > 0, seen[lost].passed) == (True, 0)
+    assert seen[arrives].passed == seen[arrives].received > 4000
+
+
+def test_lost_packets_are_sent_again(linked):
+    def asks():
+        for _ in range(40):
+            linked.executor.asks(linked.rpc, 5.0)
+
+    seen = during(linked, "loss", 20.0, asks)
+
+    assert all(one.received > one.passed > 0 for one in seen.values())
+
+
+def test_a_throttled_link_has_packets_wait(linked):
+    seen = during(
+        linked, "throttle", 16.0, lambda: [linked.executor.asks(linked.rpc, 5.0) for _ in range(10)]
+    )
+    assert all(one.queued for one in seen.values())
+    assert all(one.received == one.passed for one in seen.values())
+
+
+def test_a_reset_closes_a_connection_on_which_something_is_sent(linked):
+    assert linked.executor.asks(linked.rpc) == "answered"
+    said = []
+    seen = during(linked, "reset", None, lambda: said.append(linked.executor.asks(linked.rpc)))
+    assert said == ["reset"]
+    assert (seen["sent"].received > 0, seen["sent"].passed) == (True, 0)
+    assert linked.executor.asks(linked.rpc) == "answered"
+
+
+def test_a_link_is_left_alone_once_its_watcher_has_died(linked, state):
+    linked.links.disturb(WORKER, toxics_of(FaultAction.CUT, None))
+    owner = Peer(1)
+    state.add("stopped", Stopped(Target(link=WORKER), owner.process), f"link-{WORKER}")
+    resume_abandoned(state, ProcessRuntime(state))
+    assert linked.links.is_disturbed(WORKER)
+    end([owner.process], ask_s=0)
+    owner.end()
+
+    resume_abandoned(state, ProcessRuntime(state))
+
+    linked.must_be_gone()
+    assert state.records("stopped", Stopped) == []
+    assert linked.executor.asks(linked.rpc) == "answered"
+
+
+def test_a_stack_that_ends_takes_its_rules_with_it(linked, state):
+    assert linked.rules()
+    ProcessRuntime(state).end_all(None)
+    linked.must_be_gone()
+
+
+def test_a_port_of_the_executor_is_reached_by_nobody_while_it_is_cut(linked):
+    linked.links.disturb(WORKER, toxics_of(FaultAction.CUT_RECEIVED, None))
+    with pytest.raises(TimeoutError):
+        socket.create_connection(("127.0.0.1", linked.executor.ports[0]), 0.5)

@@ -1,0 +1,101 @@
+"""What a worker's executors exchange with their driver and with other executors, as packets of the worker's container.
+
+A container has a network of its own, in which the addresses of the others' containers tell the packets: those of the
+driver and of other workers are the link, those of brokers and master are not. The rules of the packet filter are made
+inside, by a command that the engine runs as root; a worker's container has ``CAP_NET_ADMIN`` for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from tidemark.errors import ContainerEngineError, UsageError
+from tidemark.stack.api import Executor, LinkTraffic, Toxic
+from tidemark.stack.compose import docker_engine
+from tidemark.stack.compose.compose_project import project_of
+from tidemark.stack.packet_rules import PacketRules
+from tidemark.stack.registry import ComponentRecord, StateFolder
+
+CHAIN = "tidemark"
+"""Each container has its own chains."""
+
+
+class ContainerLinks:
+    """The links of the workers of one stack; :class:`tidemark.stack.runtime.PacketLinks` documents each method."""
+
+    def __init__(self, state: StateFolder) -> None:
+        self._state = state
+
+    def watch(
+        self, worker: str, driver: ComponentRecord, own: Sequence[Executor], others: Sequence[Executor]
+    ) -> None:
+        """Begin to count what passes between the worker's container and those of the driver and of the others."""
+        del own  # all that its container sends
+        names = [driver.name, *sorted({executor.worker for executor in others})]
+        addresses = ",".join(map(self._address, names))
+        told = [f"-A {CHAIN} -d {addresses} -j {CHAIN}-s", f"-A {CHAIN} -s {addresses} -j {CHAIN}-r"]
+        self._rules(worker).watch([], told)
+
+    def forget(self, worker: str) -> None:
+        """Take all rules out; a container that does not run has none."""
+        try:
+            self._rules(worker).forget()
+        except ContainerEngineError:
+            return
+
+    def disturb(self, worker: str, toxics: Sequence[Toxic]) -> None:
+        """Disturb a watched link; an error leaves it healed. Raises ``UsageError`` for ``bandwidth``."""
+        if any(toxic.kind == "bandwidth" for toxic in toxics):
+            raise no_throttle()
+        try:
+            for toxic in toxics:
+                self._rules(worker).disturb(toxic)
+        except BaseException:
+            self.heal(worker)
+            raise
+
+    def heal(self, worker: str) -> None:
+        """Take what disturbs a link out, and leave it watched."""
+        rules = self._rules(worker)
+        if rules.are_there():
+            rules.heal()
+
+    def is_disturbed(self, worker: str) -> bool:
+        """Whether there are rules but those that count."""
+        return self._rules(worker).are_disturbing()
+
+    def traffic(self, worker: str) -> LinkTraffic:
+        """Both streams since the link is watched."""
+        return self._rules(worker).traffic()
+
+    def _rules(self, worker: str) -> PacketRules:
+        hooks = [f"filter {chain} -p tcp" for chain in ("OUTPUT", "INPUT")]
+        return PacketRules(CHAIN, partial(self._command, self._container(worker)), hooks)
+
+    def _address(self, name: str) -> str:
+        container = self._container(name)
+        with docker_engine.engine_errors(f"inspect {container}"):
+            known: dict[str, Any] = docker_engine.connect().inspect_container(container)
+        return str(known["NetworkSettings"]["Networks"][project_of(self._state)]["IPAddress"])
+
+    def _container(self, name: str) -> str:
+        return f"{project_of(self._state)}-{name}"
+
+    @staticmethod
+    def _command(container: str, command: str) -> tuple[int, str]:
+        api = docker_engine.connect()
+        with docker_engine.engine_errors(f"run a command in {container}"):
+            made = api.exec_create(container, ["sh", "-c", command], user="0")
+            printed = api.exec_start(made["Id"])
+            return int(api.exec_inspect(made["Id"])["ExitCode"]), printed.decode(errors="replace")
+
+
+def no_throttle() -> UsageError:
+    """The error of a throttled link in containers."""
+    return UsageError(
+        "the network between driver and executors cannot be throttled in containers",
+        detail="what a container receives has no queue of its own",
+        hint="take loss, which slows it, too: executor:loss=20%@planned; or local processes: TIDEMARK_BACKEND=local",
+    )
