@@ -52,13 +52,14 @@ FAULT_FORM = (
     "them by commas, those that overlap by `+`: [inject faults](../howto/inject-faults.md#faults-that-overlap)."
 )
 FAULT_WORDS = (
-    "Without `:ACTION` it is a `kill`; a pause or an outage lasts {seconds:g} second; it is done once. "
-    "`executors` are all executors at once; `leader` is the broker that leads a partition of the output, `coordinator` "
-    "the one that coordinates the ledger of a sink partition: both need a stack of three brokers; "
-    " `kill-twice` kills the next driver, too, while it runs the batch again. "
+    "Without `:ACTION` it is a `kill`; a pause, an outage or a fault of the network lasts {seconds:g} second; it is "
+    "done once. `executors` are all executors at once; `leader` is the broker that leads a partition of the output, "
+    "`coordinator` the one that coordinates the ledger of a sink partition: both need a stack of three brokers; "
+    "`kill-twice` kills the next driver, too, while it runs the batch again. "
     "A killed driver is started again at once, a killed executor is replaced by Spark. `--kill-executors 3` is "
-    "`executor*3`, `--kill-drivers 3` is `driver@written*3`. From `cut` on, actions disturb the network: "
-    "of a broker that to Spark, of an executor that to its driver and to other executors; {amounts} have an amount. "
+    "`executor*3`, `--kill-drivers 3` is `driver@written*3`. `cut` and what begins with it, `delay`, `jitter`, "
+    "`throttle`, `loss` and `reset` disturb the network: of a broker that to Spark, of an executor that to its driver "
+    "and to other executors (in containers without `throttle`); {amounts} have an amount. "
     "A fault that could not be injected at its point makes the run `UNKNOWN`."
 )
 PORT_WORDS = (
@@ -66,8 +67,9 @@ PORT_WORDS = (
     "shows those of the running stack. `--kafka-port` asks for one of Kafka's. Spark's web pages are off."
 )
 IMAGE_WORDS = (
-    "The backend `compose` has one image, `tidemark:` and a tag made of its content, from `{base}`: Debian's Java and "
-    "Python, the wheels of `compose/requirements.lock` and the jars of `tidemark/stack/install/jars.lock`. Both "
+    "The backend `compose` has one image, `tidemark:` and a tag made of its content, from `{base}`: Debian's Java, "
+    "Python and iptables (workers have `NET_ADMIN` for their own network), the wheels of `compose/requirements.lock` "
+    "and the jars of `tidemark/stack/install/jars.lock`. Both "
     "backends run Kafka {kafka}. `tidemark up --backend local --kafka VERSION` starts brokers of {others}, from the "
     "jars of `tidemark/stack/install/brokers.lock`."
 )
@@ -214,7 +216,8 @@ def _faults() -> str:
             FAULT_WORDS.format(seconds=_pause_s(), amounts=_amounts()),
             (
                 "How a point is made, and the proof: [commit points](../explanation/commit-points.md); of the network:"
-                " [inject faults](../howto/inject-faults.md#the-network-between-spark-and-kafka)."
+                " [to Kafka](../howto/inject-faults.md#the-network-between-spark-and-kafka) and"
+                " [to executors](../howto/inject-faults.md#the-network-between-driver-and-executors)."
             ),
         )
     )

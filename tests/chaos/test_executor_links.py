@@ -52,8 +52,10 @@ def test_a_disturbed_link_of_an_executor_is_healed_and_every_row_is_right(
             continue
         seen = fault.proof["traffic"]
         assert all(one["passed"] == one["received"] for one in seen["before"].values())
-        assert "reset" in text or seen["before"]["sent"]["passed"] > 0  # of a new executor nothing is known
+        assert (
+            "reset" in text or seen["before"]["from_executor"]["passed"] > 0
+        )  # of a new executor nothing is known
         assert fault.proof["component_name"].startswith("worker-")
         if fault.action is not FaultAction.RESET and fault.together is None:
             # Else whoever had the link has ended, and others have come.
-            assert all(seen["after"][way]["passed"] > 0 for way in ("sent", "received"))
+            assert all(seen["after"][way]["passed"] > 0 for way in ("from_executor", "to_executor"))

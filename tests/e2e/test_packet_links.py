@@ -14,6 +14,7 @@ from contextlib import ExitStack
 
 import pytest
 
+from tidemark.errors import TestbedError
 from tidemark.faults.network import seen_between, toxics_of
 from tidemark.formats.faults import FaultAction, FaultComponent
 from tidemark.processes import ProcessId, end
@@ -120,7 +121,14 @@ class Linked:
         own, others = Executor("0", WORKER, self.executor.process), Executor("1", OTHER, self.other.process)
         ends.callback(self.must_be_gone)
         ends.callback(self.links.forget, WORKER)
-        self.links.watch(WORKER, record, [own], [others])
+        ends.callback(self.links.forget, OTHER)
+        self.record, self.own, self.others = record, own, others
+        self.watch()
+
+    def watch(self) -> None:
+        """Both workers, as of a stack: a connection between their executors is of both links."""
+        self.links.watch(WORKER, self.record, [self.own], [self.others])
+        self.links.watch(OTHER, self.record, [self.others], [self.own])
 
     @staticmethod
     def _peer(ends: ExitStack, listens: int, group: int | None = None) -> Peer:
@@ -181,7 +189,10 @@ def test_a_link_that_is_not_disturbed_passes_everything_and_counts_it(linked):
     assert linked.executor.asks(linked.other.ports[0]) == "answered"
     assert linked.driver.asks(linked.executor.ports[0]) == "answered"
     seen = seen_between(FaultComponent.EXECUTOR, first, linked.links.traffic(WORKER))
-    assert {name: one.received >= 3 * 4000 for name, one in seen.items()} == {"sent": True, "received": True}
+    assert {name: one.received >= 3 * 4000 for name, one in seen.items()} == {
+        "from_executor": True,
+        "to_executor": True,
+    }
     assert [one.received - one.passed for one in seen.values()] == [0, 0]
 
 
@@ -190,9 +201,9 @@ def test_of_a_link_what_is_not_between_executors_and_their_driver_is_not_counted
     assert linked.executor.asks(linked.connect) == "answered"  # where the driver's clients reach it
     assert linked.other.asks(linked.rpc) == "answered"
     assert linked.executor.asks(linked.executor.ports[0]) == "answered"  # as its Python workers would
-    seen = seen_between(FaultComponent.EXECUTOR, first, linked.links.traffic(WORKER))
-    assert seen["received"].received == 0
     assert linked.driver.asks(linked.other.ports[0]) == "answered"
+    seen = seen_between(FaultComponent.EXECUTOR, first, linked.links.traffic(WORKER))
+    assert [one.received for one in seen.values()] == [0, 0]
 
 
 def test_a_cut_silences_both_ways_and_nobody_else(linked):
@@ -208,8 +219,8 @@ def test_a_cut_silences_both_ways_and_nobody_else(linked):
     seen = during(linked, "cut", None, asks)
 
     assert {name: (one.received > 0, one.passed) for name, one in seen.items()} == {
-        "sent": (True, 0),
-        "received": (True, 0),
+        "from_executor": (True, 0),
+        "to_executor": (True, 0),
     }
     # What was not answered is sent again, so that nothing is lost.
     wait_until(lambda: linked.executor.asks(linked.rpc) == "answered", ANSWER_S, lambda: "an answer")
@@ -217,7 +228,7 @@ def test_a_cut_silences_both_ways_and_nobody_else(linked):
 
 @pytest.mark.parametrize(
     ("action", "lost", "arrives"),
-    [("cut-sent", "sent", "received"), ("cut-received", "received", "sent")],
+    [("cut-sent", "from_executor", "to_executor"), ("cut-received", "to_executor", "from_executor")],
 )
 def test_a_cut_one_way_lets_the_other_way_pass(linked, action, lost, arrives):
     assert linked.executor.asks(linked.rpc) == "answered"
@@ -256,7 +267,7 @@ def test_a_reset_closes_a_connection_on_which_something_is_sent(linked):
     said = []
     seen = during(linked, "reset", None, lambda: said.append(linked.executor.asks(linked.rpc)))
     assert said == ["reset"]
-    assert (seen["sent"].received > 0, seen["sent"].passed) == (True, 0)
+    assert (seen["from_executor"].received > 0, seen["from_executor"].passed) == (True, 0)
     assert linked.executor.asks(linked.rpc) == "answered"
 
 
@@ -286,3 +297,66 @@ def test_a_port_of_the_executor_is_reached_by_nobody_while_it_is_cut(linked):
     linked.links.disturb(WORKER, toxics_of(FaultAction.CUT_RECEIVED, None))
     with pytest.raises(TimeoutError):
         socket.create_connection(("127.0.0.1", linked.executor.ports[0]), 0.5)
+
+
+@pytest.mark.parametrize("action", ["cut", "cut-sent", "cut-received"])
+@pytest.mark.parametrize("worker", [WORKER, OTHER])
+def test_a_link_between_two_executors_is_cut_whichever_of_them_it_is_of(linked, worker, action):
+    port = linked.other.ports[0]
+    assert linked.executor.asks(port) == "answered"
+
+    linked.links.disturb(worker, toxics_of(FaultAction(action), None))
+
+    assert linked.executor.asks(port) == "silent"
+    streams = linked.links.traffic(worker).streams.values()
+    assert any(stream.received > stream.passed for stream in streams)
+
+
+def test_a_link_that_is_watched_anew_goes_on_counting_and_stays_cut(linked):
+    assert linked.executor.asks(linked.rpc) == "answered"
+    before = linked.links.traffic(WORKER).streams[REQUESTS].received
+    linked.links.disturb(WORKER, toxics_of(FaultAction.CUT, None))
+
+    linked.watch()
+
+    assert linked.executor.asks(linked.rpc) == "silent"
+    assert linked.links.traffic(WORKER).streams[REQUESTS].received > before > 4000
+
+
+def test_a_job_without_a_connect_server_is_watched_at_all_its_ports(linked):
+    linked.record.address = ""
+    linked.watch()
+    first = linked.links.traffic(WORKER)
+    assert linked.executor.asks(linked.connect) == "answered"
+    assert linked.links.traffic(WORKER).streams[REQUESTS].received > first.streams[REQUESTS].received
+
+
+def test_executors_without_the_workers_group_are_refused(linked):
+    stranger = Executor("2", WORKER, linked.driver.process)
+    with pytest.raises(TestbedError, match="no group of their own") as error:
+        linked.links.watch(WORKER, linked.record, [stranger], [])
+    assert "tidemark down" in error.value.hint
+
+
+def test_what_was_left_half_made_is_taken_out(linked):
+    """A watcher that was killed after it had marked connections, and before it told packets apart."""
+    chain = chain_of(linked._state, WORKER)
+    subprocess.check_call(f"iptables -w -D OUTPUT -o lo -p tcp -j {chain}".split())
+    for operation in ("-F", "-X"):
+        for name in (chain, f"{chain}-s", f"{chain}-r"):
+            subprocess.check_call(["iptables", "-w", operation, name])
+
+    linked.links.forget(WORKER)
+
+    linked.must_be_gone()
+
+
+def test_a_throttle_that_was_left_behind_is_taken_out(linked):
+    """A watcher that was killed after it had made the classes, and before packets were sent there."""
+    linked.links.disturb(WORKER, toxics_of(FaultAction.THROTTLE, 16.0))
+    subprocess.check_call(f"iptables -w -t mangle -F {chain_of(linked._state, WORKER)}-c".split())
+    assert linked.links.is_disturbed(WORKER)
+
+    linked.links.heal(WORKER)
+
+    assert not [line for line in linked.rules() if line.startswith("class")]

@@ -111,7 +111,7 @@ Progress = Annotated[
     typer.Option(
         "--progress-during-faults",
         metavar="AMOUNT",
-        help="Demand so many batches (1) or input rows (500rows) committed while a fault lasts: a pause, an outage.",
+        help="Demand so many batches (1) or input rows (500rows) committed while a fault lasts: pause, outage, cut …",
     ),
 ]
 WatermarkStands = Annotated[

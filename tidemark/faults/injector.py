@@ -106,7 +106,6 @@ class FaultInjector:
         try:
             self._thread.join()
         finally:
-            forget_traffic(self._target, [fault.spec for fault in self._faults])
             tried = {"tried": self._tried} if self._tried and not self._is_journaled else {}
             for fault in self._faults[self._completed + self._is_journaled :]:
                 typed = str(fault.spec.once) if fault.spec.beside else None
@@ -114,6 +113,7 @@ class FaultInjector:
                     line = journal_line(fault.of_part(part), injected=False, proof=tried)
                     self.journal.append(msgspec.structs.replace(line, together=typed))
                     tried = {}
+            forget_traffic(self._target, [fault.spec for fault in self._faults])
         return self.journal
 
     def _run(self) -> None:

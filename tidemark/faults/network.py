@@ -44,7 +44,7 @@ _CUT = {
 """Actions that let nothing through, and in which directions."""
 _NAMES = {
     FaultComponent.BROKER: {REQUESTS: "requests", RESPONSES: "responses"},
-    FaultComponent.EXECUTOR: {REQUESTS: "sent", RESPONSES: "received"},
+    FaultComponent.EXECUTOR: {REQUESTS: "from_executor", RESPONSES: "to_executor"},
 }
 """Of a link of each component, what its directions are called in the journal."""
 
@@ -53,8 +53,8 @@ class StreamSeen(msgspec.Struct, frozen=True):
     """What one direction of a link has seen in a while of ``seconds``.
 
     ``received`` bytes arrived at the link, ``passed`` were passed on, each was held for ``held_ms`` on average (only
-    counted during a fault that lets something through, and only in the proxy). ``queued`` packets of a throttled link
-    of executors had to wait.
+    counted during a fault that lets something through, and only in the proxy). ``queued`` is how often packets of a
+    throttled link of executors had to wait.
     """
 
     seconds: float
@@ -72,7 +72,7 @@ def toxics_of(action: FaultAction, amount: float | None) -> list[Toxic]:
         FaultAction.JITTER: ("latency", {"latency": number, "jitter": number}),
         FaultAction.THROTTLE: ("bandwidth", {"rate": number}),
         FaultAction.RESET: ("reset_peer", {"timeout": 0}),
-        FaultAction.LOSS: ("loss", {"percent": number}),
+        FaultAction.LOSS: ("loss", {"percent": f"{amount or 0:g}"}),
     }
     kind, attributes = kinds.get(action, ("timeout", {"timeout": 0}))
     return [Toxic(kind, stream, attributes) for stream in _CUT.get(action, _BOTH)]
@@ -171,10 +171,12 @@ def disturbed_link(target: FaultTarget, fault: PlannedFault, unless: Unless) -> 
         broker = fault.choose(target.stack.components(ComponentKind.BROKER))
         return DisturbedLink(target, fault, broker, {"component_name": broker}, unless)
     executors = target.stack.executors(target.driver)
-    if target.watched != set(executors):
-        note_traffic(target, fault.spec)
     if not executors:
         return None
+    if target.watched != set(executors):
+        note_traffic(target, fault.spec)
+    else:
+        target.stack.watch_links(target.driver)  # an executor may listen at a port at which it did not yet
     chosen = fault.choose(executors)
     ids = [executor.executor_id for executor in executors if executor.worker == chosen.worker]
     victim = {"component_name": chosen.worker, "executor_ids": ids}
@@ -220,7 +222,7 @@ class DisturbedLink:
             pause(POLL_S)
 
     def seen(self) -> str:
-        """``disturbed``, if the proxy says that it is; else nothing."""
+        """``disturbed``, if the proxy, or the packet filter, says that it is; else nothing."""
         return "disturbed" if self._target.stack.link_is_disturbed(self._link) else ""
 
     def heal(self) -> None:

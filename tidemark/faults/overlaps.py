@@ -151,12 +151,18 @@ def _why_no_victim(
     twice = Impossible(
         f"{part.component} has a fault already that is in effect then", "leave out one of the two"
     )
+    if part.component is _C.WORKER and any(one.disturbs_executors for one in before):
+        return Impossible(
+            "the link of a worker that is gone is disturbed by nobody", "leave out one of the two"
+        )
     daemon = next((daemon for daemon in _DAEMONS if part.component in daemon), ())
     if any(one.component in daemon for one in before):
         return twice
     if part.component is _C.DRIVER and any(one.component is _C.DRIVER for one in same_run):
         return twice
-    if part.disturbs_executors and any(one.disturbs_executors for one in before):
+    if part.disturbs_executors and any(
+        one.disturbs_executors or one.component is _C.WORKER for one in before
+    ):
         return twice
     if part.component not in (_C.EXECUTOR, _C.EXECUTORS):
         return None

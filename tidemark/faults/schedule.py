@@ -13,6 +13,7 @@ kill of a driver is injected while the next driver runs the batch again. A count
 
 from __future__ import annotations
 
+import math
 import random
 import re
 from collections.abc import Iterable, Sequence
@@ -23,6 +24,7 @@ from tidemark.errors import UsageError
 from tidemark.faults.overlaps import FaultPart, why_impossible
 from tidemark.formats.faults import (
     AMOUNTS,
+    MOST,
     NETWORK_ACTIONS,
     POINTS,
     CommitPoint,
@@ -214,10 +216,11 @@ def _amount(word: str, action: FaultAction, number: str | None, unit: str | None
             hint=f"leave out ={number}{unit}; an amount have {', '.join(AMOUNTS)}",
         )
     wanted, usual = AMOUNTS[action]
-    if unit != wanted or float(number) < 1:
+    if unit != wanted or not 1 <= float(number) <= MOST.get(wanted, math.inf):
+        most = f" and at most {MOST[wanted]}" if wanted in MOST else ""
         raise UsageError(
             f"{number}{unit} is no amount of {action}",
-            hint=f"at least 1{wanted}, for example ={usual:g}{wanted}",
+            hint=f"at least 1{wanted}{most}, for example ={usual:g}{wanted}",
         )
     return float(number)
 

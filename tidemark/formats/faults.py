@@ -119,6 +119,9 @@ AMOUNTS: dict[FaultAction, tuple[str, float]] = {
 }
 """Actions that have an amount: its unit (``kB``: a second), and what it is if not said."""
 
+MOST: dict[str, int] = {"%": 100}
+"""Unit of an amount -> the most that there is."""
+
 POINTS: dict[tuple[FaultComponent, FaultAction], tuple[CommitPoint, ...]] = {
     (_C.DRIVER, _A.KILL): (
         _P.WRITTEN,
@@ -174,6 +177,8 @@ _STREAMS = {
 
 def fault_label(component: FaultComponent, action: FaultAction) -> str:
     """A fault in words, for people: ``kill driver twice``, ``kill all executors``, ``cut requests to broker``."""
+    if action is FaultAction.LOSS:
+        return f"lose packets of {component}"
     if action in NETWORK_ACTIONS:
         verb, _, stream = action.partition("-")
         return f"{verb} {_STREAMS[stream]} {component}"
@@ -201,8 +206,9 @@ class Fault(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fie
     how long each was held, ``held_ms``), when it was healed (``healed_at_utc``), and the seconds from then to the first
     bytes both ways (``first_bytes_after_s``) and to the commit of its batch (``committed_after_heal_s``). ``amount`` is
     that of an action that has one, in its unit: milliseconds, kilobytes a second, or packets of a hundred. Of the
-    network of an executor the ``traffic`` is in bytes of packets, ``sent`` and ``received`` by the executors
-    (``executor_ids``) of a worker (``component_name``), and ``queued`` how many had to wait. ``ended_at_utc`` is the
+    network of an executor the ``traffic`` is in bytes of packets, those that come ``from_executor`` and go
+    ``to_executor``, of the executors (``executor_ids``) of a worker (``component_name``), and ``queued`` how often
+    some had to wait. ``ended_at_utc`` is the
     end of a fault that lasts: a pause, an outage, one of the network; it may be missing.
 
     Of a broker in a role ``proof`` has the ``role`` (the ``partition`` of the output that it led, or of the sink whose

@@ -60,7 +60,8 @@ def compare_chain(
     """Hold a chain against the operators of a plan; ``policy`` is that of the session."""
     notes = Notes()
     notes.skip(NOT_COMPARED)
-    if policy is not None and policy.lower() != chain.policy:
+    watermarks = [source for source in chain.sources if source.watermark_delay_ms is not None]
+    if policy is not None and policy.lower() != chain.policy and len(watermarks) > 1:
         hint = "run it with --conf spark.sql.streaming.multipleWatermarkPolicy, or correct the chain's policy"
         notes.differs("policy", str(chain.policy), policy, hint)
     # Spark takes an outer join out of which nothing is needed (``EliminateOuterJoin``).

@@ -25,7 +25,7 @@ DRIVER = "driver"
 REGISTRY = "registry"
 """The schema registry of a stack that was asked for one."""
 PROXY = "proxy"
-"""The network proxy of a stack, through which Spark reaches Kafka where a schedule has faults of the network."""
+"""The network proxy of a stack, through which Spark reaches Kafka where a schedule has faults of that network."""
 
 POWERS: dict[str, frozenset[str]] = {
     "local": frozenset({"processes", "proxy", "packets"}),
@@ -129,7 +129,7 @@ class StreamTraffic:
     """What one direction of a link has seen: bytes that arrived at the proxy, and bytes that it passed on.
 
     The sums have each byte's time (seconds since the proxy's start), from which :func:`held_ms` comes. Of a link
-    without a proxy, an executor's, bytes are those of packets, their times are not known, and ``queued`` is how many
+    without a proxy, an executor's, bytes are those of packets, their times are not known, and ``queued`` is how often
     packets had to wait since it is throttled.
     """
 
@@ -188,10 +188,11 @@ class Stack(Protocol):
         """
 
     def watch_links(self, driver: str) -> list[str]:
-        """Begin to count, from zero, what executors exchange with their driver and with those of other workers.
+        """Count what executors exchange with their driver and with those of other workers.
 
         Returns the names of the links: those of the workers that run executors of the driver. A driver or an executor
-        that is started later is not known to them. Raises ``UsageError`` where packets cannot be told apart.
+        that is started later is not known to them until this is called again; what is counted and disturbed goes on.
+        Raises ``UsageError`` where packets cannot be told apart, ``TestbedError`` if another process watches them.
         """
 
     def unwatch_links(self) -> None:

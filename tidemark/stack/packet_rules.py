@@ -2,62 +2,91 @@
 
 What is sent goes to a chain of rules, what is received to another. The first rule of each counts what has come to the
 link, the last what has passed, and what disturbs it is in between. Which packets go to which chain is for the backend
-to say, and how a command is run where the link is.
+to say, and how a command is run where the link is; it may be said anew, while the link is counted and disturbed.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from tidemark.errors import TestbedError
 from tidemark.stack.api import REQUESTS, RESPONSES, LinkTraffic, StreamTraffic, Toxic
 
-Command = Callable[[str], tuple[int, str]]
-"""Runs a command of a shell as root; its exit code, and what it printed, errors as well."""
+Command = Callable[[str], tuple[int, str, str]]
+"""Runs a command of a shell as root; its exit code, what it printed, and its errors."""
 
 STREAMS = {REQUESTS: "s", RESPONSES: "r"}
 """Direction -> the end of the name of its chain: what executors send, and what they receive."""
+_MOST_HOOKS = 10
+
+
+class Hook(NamedTuple):
+    """From where packets come to a chain: ``filter``, ``OUTPUT -p tcp``; ``end`` is that of the chain's name."""
+
+    table: str
+    rule: str
+    end: str = ""
 
 
 class PacketRules:
-    """The rules of one link; ``chain`` is their name, at most 26 letters, and no other link's."""
+    """The rules of one link; ``chain`` is their name, at most 24 letters, and no other link's."""
 
-    def __init__(self, chain: str, command: Command, hooks: Sequence[str]) -> None:
-        """``hooks`` are where packets come from: a table and the start of a rule, ``filter OUTPUT -p tcp``."""
+    def __init__(self, chain: str, command: Command, hooks: Sequence[Hook]) -> None:
         self.chain = chain
         self._command = command
-        self._hooks = [hook.partition(" ")[::2] for hook in hooks]
+        self._hooks = hooks
 
-    def watch(self, mangle: Sequence[str], told: Sequence[str]) -> None:
-        """Begin to count, from zero. ``told`` are rules that send packets to ``{chain}-s`` and ``{chain}-r``."""
-        self.forget()
+    def watch(self, chosen: Mapping[Hook, Sequence[str]]) -> None:
+        """Begin to count, or go on with other packets: rules, without ``-A CHAIN``, of the chain of each hook.
+
+        Those of the table ``filter`` send packets to ``{chain}-s`` and ``{chain}-r``. The chain of a hook that is not
+        among them is left as it is.
+        """
+        ends = [end for end in STREAMS.values() if not self._is_there("filter", f"-{end}")]
         counters = [
             f"-A {self.chain}-{end} -m comment --comment {at}"
-            for end in "sr"
+            for end in ends
             for at in ("received", "passed")
         ]
-        self._restore("mangle", [f":{self.chain} -", *mangle])
-        self._restore("filter", [*(f":{self.chain}{end} -" for end in ("", "-s", "-r")), *told, *counters])
+        lines = {"filter": [*(f":{self.chain}-{end} -" for end in ends), *counters]}
+        for hook in self._hooks:
+            own = f"{self.chain}{hook.end}"
+            if hook in chosen or not self._is_there(hook.table, hook.end):
+                rules = [f"-A {own} {rule}" for rule in chosen.get(hook, ())]
+                lines.setdefault(hook.table, []).extend([f":{own} -", *rules])
+        for table, texts in sorted(
+            lines.items(), reverse=True
+        ):  # what is marked is marked before it is looked at
+            text = "\n".join([f"*{table}", *texts, "COMMIT"])
+            self.run(f"iptables-restore -w --noflush <<'END'\n{text}\nEND")
+        for hook in self._hooks:
+            end = f"{hook.rule} -j {self.chain}{hook.end}"
+            if not self._succeeds(f"iptables -w -t {hook.table} -C {end}"):
+                self.run(f"iptables -w -t {hook.table} -A {end}")
 
     def forget(self) -> None:
         """Take all rules out, if there are any."""
-        if not self.are_there():
-            return
-        for table, rest in self._hooks:
-            self._succeeds(f"iptables -w -t {table} -D {rest} -j {self.chain}")
-        for table, ends in (("mangle", [""]), ("filter", ["", "-s", "-r"])):
-            for operation in ("-F", "-X"):
-                for end in ends:
-                    self._succeeds(f"iptables -w -t {table} {operation} {self.chain}{end}")
+        for hook in self._hooks:
+            for _ in range(_MOST_HOOKS):
+                end = f"{hook.rule} -j {self.chain}{hook.end}"
+                if not self._succeeds(f"iptables -w -t {hook.table} -D {end}"):
+                    break
+        chains = [(hook.table, hook.end) for hook in self._hooks]
+        chains += [("filter", f"-{end}") for end in STREAMS.values()]
+        for operation in ("-F", "-X"):
+            for table, end in chains:
+                self._succeeds(f"iptables -w -t {table} {operation} {self.chain}{end}")
 
     def are_there(self) -> bool:
         """Whether the link is watched."""
-        return self._succeeds(f"iptables -w -nL {self.chain}")
+        return self._is_there("filter", "-s")
 
     def disturb(self, toxic: Toxic) -> None:
         """Take packets of one direction away: ``timeout``, ``reset_peer`` or ``loss``."""
-        self.run(f"iptables -w -I {self.chain}-{STREAMS[toxic.stream]} 2 {_rule(toxic)}")
+        for rule in reversed(_rules_of(toxic)):
+            self.run(f"iptables -w -I {self.chain}-{STREAMS[toxic.stream]} 2 {rule}")
 
     def heal(self) -> None:
         """Take what disturbs the link out, and go on counting."""
@@ -86,32 +115,34 @@ class PacketRules:
 
     def run(self, command: str) -> str:
         """What a command printed; raises ``TestbedError`` if it failed."""
-        code, printed = self._command(command)
+        code, printed, errors = self._command(command)
         if code:
             raise TestbedError(
                 f"`{command.splitlines()[0]}` failed",
-                detail=printed.strip(),
+                detail=(errors or printed).strip(),
                 hint="`iptables -S` shows the rules, `tc qdisc show dev lo` the queue of the loopback interface",
             )
         return printed
-
-    def _restore(self, table: str, lines: Sequence[str]) -> None:
-        """Add chains and rules at once, and have packets come there."""
-        hooked = [f"-A {rest} -j {self.chain}" for of, rest in self._hooks if of == table]
-        text = "\n".join([f"*{table}", *lines, *hooked, "COMMIT"])
-        self.run(f"iptables-restore -w --noflush <<'END'\n{text}\nEND")
 
     def _disturbing(self, end: str) -> list[str]:
         """The rules between the two counters."""
         return self.listed("filter", f"-{end}")[1:-1]
 
+    def _is_there(self, table: str, end: str) -> bool:
+        return self._succeeds(f"iptables -w -t {table} -nL {self.chain}{end}")
+
     def _succeeds(self, command: str) -> bool:
         return self._command(command)[0] == 0
 
 
-def _rule(toxic: Toxic) -> str:
-    """The rule of a disturbance that takes packets away."""
+def _rules_of(toxic: Toxic) -> list[str]:
+    """The rules of a disturbance that takes packets away.
+
+    A reset is answered with a packet that comes to the same rules: it is let through.
+    """
     if toxic.kind == "loss":
-        share = int(toxic.attributes["percent"]) / 100
-        return f"-m statistic --mode random --probability {share:g} -j DROP"
-    return "-p tcp -j REJECT --reject-with tcp-reset" if toxic.kind == "reset_peer" else "-j DROP"
+        share = float(toxic.attributes["percent"]) / 100
+        return [f"-m statistic --mode random --probability {share:g} -j DROP"]
+    if toxic.kind == "reset_peer":
+        return ["-p tcp --tcp-flags RST RST -j RETURN", "-p tcp -j REJECT --reject-with tcp-reset"]
+    return ["-j DROP"]

@@ -154,8 +154,8 @@ class Target(msgspec.Struct, frozen=True):
     """What can be suspended: a process of this machine, a container, or a process inside a container.
 
     With ``container``, ``process`` is one inside it, and ``None`` means the whole container. ``network``: disconnect
-    instead of suspend. ``family``: the process and all its descendants. ``link`` is a component whose link through the
-    network proxy is disturbed; then there is nothing else.
+    instead of suspend. ``family``: the process and all its descendants. ``link`` is a broker whose link through the
+    network proxy is disturbed, or a worker whose executors' link is watched; then there is nothing else.
     """
 
     process: ProcessId | None = None

@@ -126,11 +126,12 @@ class RunningStack:
         return launch_specs.bootstrap_proxied(self._record)
 
     def watch_links(self, driver: str) -> list[str]:
-        """Begin to count what the executors of each worker exchange with the rest of a driver's application."""
+        """Count what the executors of each worker exchange with the rest of a driver's application."""
         of_driver, executors = self._living(driver), self.executors(driver)
         workers = sorted({executor.worker for executor in executors})
         for worker in workers:
             name = network_links.suspension_name(worker)
+            suspension.must_be_free(self._state, name)
             self._state.add("stopped", Stopped(Target(link=worker), ProcessId.own()), name)
             own = [executor for executor in executors if executor.worker == worker]
             others = [executor for executor in executors if executor.worker != worker]

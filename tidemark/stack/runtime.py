@@ -21,7 +21,7 @@ class PacketLinks(Protocol):
     def watch(
         self, worker: str, driver: ComponentRecord, own: Sequence[Executor], others: Sequence[Executor]
     ) -> None:
-        """Begin to count what the executors ``own`` of a worker exchange, from zero."""
+        """Count what the executors ``own`` of a worker exchange; a link that is watched already goes on counting."""
 
     def forget(self, worker: str) -> None:
         """End that, and all disturbances; nothing to do for a link that is not watched."""

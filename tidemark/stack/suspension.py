@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tidemark.errors import DaemonDied
+from tidemark.errors import DaemonDied, TestbedError
 from tidemark.processes import ProcessId
 from tidemark.stack import network_links
 from tidemark.stack.api import ComponentKind
@@ -55,6 +55,16 @@ def is_of_worker(state: StateFolder, link: str) -> bool:
     """Whether a link is that of a worker's executors, and not one through the network proxy."""
     component = state.component(link)
     return component is not None and component.kind is ComponentKind.WORKER
+
+
+def must_be_free(state: StateFolder, name: str) -> None:
+    """Raise ``TestbedError`` if another process that lives has suspended, or watches, what has this name."""
+    for path, record in state.records("stopped", Stopped):
+        if path.stem == name and record.owner != ProcessId.own() and record.owner.alive:
+            raise TestbedError(
+                f"{name} is used by another process of this stack: {record.owner.pid}",
+                hint="run one after the other, or each on a stack of its own",
+            )
 
 
 @contextmanager

@@ -67,6 +67,8 @@ def test_a_network_fault_of_a_broker_anywhere_needs_the_proxy():
         ("broker:pause@planned+driver@written", "does not come to driver@written"),
         ("executor:cut@planned+driver@written", "does not come to driver@written"),
         ("executor:cut@planned+executor:loss@planned", "executor has a fault already"),
+        ("executor:cut@planned+worker@planned", "a worker that is gone"),
+        ("worker@planned+executor:cut@planned", "executor has a fault already"),
         ("broker@written+driver@written+driver@planned", "does not come to driver@planned"),
         ("executor@half-written+driver@planned", "at half-written was at planned before"),
         ("driver@written+driver@half-written", "stays written"),

@@ -122,6 +122,7 @@ def test_kill_executors_and_kill_drivers_are_words_for_a_schedule():
         ("broker:cut=5ms", "has an amount, and cut has none"),
         ("broker:delay=5kB", "is no amount of delay"),
         ("broker:throttle=0kB", "is no amount of throttle"),
+        ("executor:loss=150%", "is no amount of loss"),
         ("broker:delay=5", "is no fault"),
         ("driver@@written", "is no fault"),
         ("driver*-1", "is no fault"),

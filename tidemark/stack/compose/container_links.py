@@ -11,15 +11,18 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from tidemark.errors import ContainerEngineError, UsageError
+from docker.errors import NotFound
+
+from tidemark.errors import UsageError
 from tidemark.stack.api import Executor, LinkTraffic, Toxic
 from tidemark.stack.compose import docker_engine
 from tidemark.stack.compose.compose_project import project_of
-from tidemark.stack.packet_rules import PacketRules
+from tidemark.stack.packet_rules import Hook, PacketRules
 from tidemark.stack.registry import ComponentRecord, StateFolder
 
 CHAIN = "tidemark"
 """Each container has its own chains."""
+_SENT, _RECEIVED = Hook("filter", "OUTPUT -p tcp", "-out"), Hook("filter", "INPUT -p tcp", "-in")
 
 
 class ContainerLinks:
@@ -34,16 +37,15 @@ class ContainerLinks:
         """Begin to count what passes between the worker's container and those of the driver and of the others."""
         del own  # all that its container sends
         names = [driver.name, *sorted({executor.worker for executor in others})]
-        addresses = ",".join(map(self._address, names))
-        told = [f"-A {CHAIN} -d {addresses} -j {CHAIN}-s", f"-A {CHAIN} -s {addresses} -j {CHAIN}-r"]
-        self._rules(worker).watch([], told)
+        addresses = list(map(self._address, names))
+        sent = [f"-d {address} -j {CHAIN}-s" for address in addresses]
+        received = [f"-s {address} -j {CHAIN}-r" for address in addresses]
+        self._rules(worker).watch({_SENT: sent, _RECEIVED: received})
 
     def forget(self, worker: str) -> None:
         """Take all rules out; a container that does not run has none."""
-        try:
+        if self._runs(worker):
             self._rules(worker).forget()
-        except ContainerEngineError:
-            return
 
     def disturb(self, worker: str, toxics: Sequence[Toxic]) -> None:
         """Disturb a watched link; an error leaves it healed. Raises ``UsageError`` for ``bandwidth``."""
@@ -59,20 +61,27 @@ class ContainerLinks:
     def heal(self, worker: str) -> None:
         """Take what disturbs a link out, and leave it watched."""
         rules = self._rules(worker)
-        if rules.are_there():
+        if self._runs(worker) and rules.are_there():
             rules.heal()
 
     def is_disturbed(self, worker: str) -> bool:
         """Whether there are rules but those that count."""
-        return self._rules(worker).are_disturbing()
+        return self._runs(worker) and self._rules(worker).are_disturbing()
 
     def traffic(self, worker: str) -> LinkTraffic:
         """Both streams since the link is watched."""
         return self._rules(worker).traffic()
 
     def _rules(self, worker: str) -> PacketRules:
-        hooks = [f"filter {chain} -p tcp" for chain in ("OUTPUT", "INPUT")]
-        return PacketRules(CHAIN, partial(self._command, self._container(worker)), hooks)
+        return PacketRules(CHAIN, partial(self._command, self._container(worker)), (_SENT, _RECEIVED))
+
+    def _runs(self, worker: str) -> bool:
+        api, container = docker_engine.connect(), self._container(worker)
+        with docker_engine.engine_errors(f"inspect {container}"):
+            try:
+                return bool(api.inspect_container(container)["State"]["Running"])
+            except NotFound:
+                return False
 
     def _address(self, name: str) -> str:
         container = self._container(name)
@@ -84,12 +93,13 @@ class ContainerLinks:
         return f"{project_of(self._state)}-{name}"
 
     @staticmethod
-    def _command(container: str, command: str) -> tuple[int, str]:
+    def _command(container: str, command: str) -> tuple[int, str, str]:
         api = docker_engine.connect()
         with docker_engine.engine_errors(f"run a command in {container}"):
             made = api.exec_create(container, ["sh", "-c", command], user="0")
-            printed = api.exec_start(made["Id"])
-            return int(api.exec_inspect(made["Id"])["ExitCode"]), printed.decode(errors="replace")
+            texts = api.exec_start(made["Id"], demux=True)
+            printed, errors = ((text or b"").decode(errors="replace") for text in texts)
+            return int(api.exec_inspect(made["Id"])["ExitCode"]), printed, errors
 
 
 def no_throttle() -> UsageError:

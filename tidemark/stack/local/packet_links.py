@@ -19,41 +19,56 @@ import shutil
 import subprocess
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
 
 from tidemark import paths
-from tidemark.errors import UsageError
+from tidemark.errors import TestbedError, UsageError
 from tidemark.processes import ProcessId
-from tidemark.stack.api import REQUESTS, RESPONSES, Executor, LinkTraffic, Toxic
-from tidemark.stack.packet_rules import STREAMS, PacketRules
+from tidemark.stack.api import RESPONSES, Executor, LinkTraffic, Toxic
+from tidemark.stack.packet_rules import STREAMS, Hook, PacketRules
 from tidemark.stack.registry import ComponentRecord, StateFolder
 
 ANSWER_S = 30
 """Calibration: a command takes 3 to 10 ms; ``-w`` waits while another program changes the rules."""
 PORTS_A_RULE = 15
 """As many as ``-m multiport`` takes."""
+_FIRST_GROUP, _GROUPS = 1_000_000_000, 1_000_000_000
 _HANDLE = "7d"
 """Of the root queue of the loopback interface, while something is throttled."""
 _SETGID, _NET_ADMIN = 6, 12
 """Bits of ``CapEff`` in ``/proc/self/status``: ``capabilities(7)``."""
+_OUTPUT = "OUTPUT -o lo -p tcp"
+_MARKING, _TELLING = Hook("mangle", _OUTPUT), Hook("filter", _OUTPUT)
+"""Where connections are marked, and where their packets are told apart."""
+_CLASSIFYING = Hook("mangle", _OUTPUT, "-c")
+"""Where packets that are throttled are given a class."""
 _QUEUED = re.compile(r"overlimits (\d+)")
 
 
 def can_join_groups() -> bool:
-    """Whether a process may be started in a group of its own."""
-    return _has(_SETGID)
+    """Whether a process may be started in a group of its own: in a user namespace most groups are nobody's."""
+    if not _has(_SETGID):
+        return False
+    try:
+        mapped = [
+            tuple(map(int, line.split())) for line in Path("/proc/self/gid_map").read_text().splitlines()
+        ]
+    except OSError:
+        return False
+    ends = _FIRST_GROUP, _FIRST_GROUP + _GROUPS - 1
+    return any(all(first <= end < first + count for end in ends) for first, _, count in mapped)
 
 
 def must_be_possible(*, throttles: bool = False) -> None:
     """Raise ``UsageError`` if this process may not filter packets, or has no program for it."""
     missing = [name for name in ("iptables", *(("tc",) if throttles else ())) if not shutil.which(name)]
     why = f"there is no {' and no '.join(missing)} on PATH" if missing else ""
-    if not (_has(_SETGID) and _has(_NET_ADMIN)):
+    if not (can_join_groups() and _has(_NET_ADMIN)):
         why = "this process may not change the packet filter (CAP_NET_ADMIN, CAP_SETGID)"
-    if why or (why := _why_refused()):
+    if why or (why := _why_refused()) or (throttles and (why := _why_not_throttled())):
         raise UsageError(
             "the network between driver and executors cannot be disturbed",
             detail=why,
@@ -73,7 +88,7 @@ def is_possible() -> bool:
 
 def group_of(state: StateFolder, worker: str) -> int:
     """The group of a worker and its executors; above all that a system gives away."""
-    return 1_000_000_000 + _number(state, worker) % 1_000_000_000
+    return _FIRST_GROUP + _number(state, worker) % _GROUPS
 
 
 def chain_of(state: StateFolder, worker: str) -> str:
@@ -96,33 +111,43 @@ class LocalLinks:
     def watch(
         self, worker: str, driver: ComponentRecord, own: Sequence[Executor], others: Sequence[Executor]
     ) -> None:
-        """Begin to count what passes between the ports of these processes and the worker's group."""
+        """Count what passes between the ports of these processes and the worker's group.
+
+        Raises ``TestbedError`` if the executors are not in that group.
+        """
+        group = group_of(self._state, worker)
+        if any(group not in _groups(executor.process) for executor in own):
+            raise TestbedError(
+                f"the packets of {worker} cannot be told from others: its processes have no group of their own",
+                detail="a worker joins it when it is started, which takes CAP_SETGID",
+                hint="`tidemark down`, then start the stack as root",
+            )
         ports = _ports(executor.process for executor in own)
-        of_driver = [
-            port for port in _ports(_family(driver)) if port != driver.port
-        ]  # its clients come there
-        others_ports = of_driver + _ports(executor.process for executor in others)
-        chain, mark = chain_of(self._state, worker), self._mark(worker)
-        by_it, by_others = (f"-p tcp {self._sent(worker, by_it=by_it)}" for by_it in (True, False))
+        clients = driver.port if driver.address else None  # where the clients of its Connect server come
+        theirs = [port for port in _ports(_family(driver)) if port != clients]
+        theirs += _ports(executor.process for executor in others)
+        mark = self._mark(worker)
+        by_it = f"-m owner --gid-owner {group} --suppl-groups"
+        by_others = f"-m owner ! --gid-owner {group} --suppl-groups"
         marked = [
-            f"-A {chain} {by_it} -m multiport --{ends} {some} -j CONNMARK --set-mark {mark}"
-            for ends, every in (("dports", others_ports), ("sports", ports))
+            f"-p tcp {owner} -m multiport --dports {some} -j CONNMARK --set-xmark {mark}/{mark}"
+            for owner, every in ((by_it, theirs), (by_others, ports))
             for some in _in_pieces(every)
         ]
+        sides = {"s": (("dports", theirs), ("sports", ports)), "r": (("sports", theirs), ("dports", ports))}
         told = [
-            f"-A {chain} {by_it} -m connmark --mark {mark} -j {chain}-s",
-            f"-A {chain} {by_others} -m connmark --mark {mark} -j {chain}-r",
-            *(
-                f"-A {chain} {by_others} -m connmark ! --mark {mark} -m multiport --dports {some} -j {chain}-r"
-                for some in _in_pieces(ports)  # the first packet of a connection
-            ),
+            f"-p tcp -m connmark --mark {mark}/{mark} -m multiport --{which} {some}"
+            f" -j {chain_of(self._state, worker)}-{end}"
+            for end, parts in sides.items()
+            for which, every in parts
+            for some in _in_pieces(every)
         ]
-        self._rules(worker).watch(marked, told)
+        self._rules(worker).watch({_MARKING: marked, _TELLING: told})
 
     def forget(self, worker: str) -> None:
         """Take all rules of a worker's link out, if there are any."""
         if _has(_NET_ADMIN) and shutil.which("iptables"):
-            self.heal(worker)
+            self._stop_throttling(worker)
             self._rules(worker).forget()
 
     def disturb(self, worker: str, toxics: Sequence[Toxic]) -> None:
@@ -140,18 +165,9 @@ class LocalLinks:
     def heal(self, worker: str) -> None:
         """Take what disturbs a link out, and leave it watched."""
         rules = self._rules(worker)
-        if not rules.are_there():
-            return
-        rules.heal()
-        throttled = self._throttled(worker)
-        for rule in throttled:
-            rules.run(f"iptables -w -t mangle -D {rule}")
-        if throttled:
-            with _traffic_control():
-                for stream in STREAMS:
-                    _command(f"tc class del dev lo classid {class_of(self._state, worker, stream)}")
-                if not rules.run("tc class show dev lo").strip():
-                    _command("tc qdisc del dev lo root")
+        if rules.are_there():
+            rules.heal()
+        self._stop_throttling(worker)
 
     def is_disturbed(self, worker: str) -> bool:
         """Whether there are rules but those that count."""
@@ -160,14 +176,14 @@ class LocalLinks:
     def traffic(self, worker: str) -> LinkTraffic:
         """Both streams since the link is watched.
 
-        When a byte passed is not known. Of a throttled link it is known how many packets had to wait (``queued``).
+        When a byte passed is not known. Of a throttled link it is known how often packets had to wait (``queued``).
         """
-        is_throttled, rules = bool(self._throttled(worker)), self._rules(worker)
+        throttled, rules = self._throttled(worker), self._rules(worker)
 
         def queued(stream: str) -> int:
-            if not is_throttled:
-                return 0
             class_id = class_of(self._state, worker, stream)
+            if class_id not in throttled:
+                return 0
             found = _QUEUED.search(rules.run(f"tc -s class show dev lo classid {class_id}"))
             return int(found[1]) if found else 0
 
@@ -179,47 +195,69 @@ class LocalLinks:
             if f"htb {_HANDLE}:" not in rules.run("tc qdisc show dev lo root"):
                 rules.run(f"tc qdisc add dev lo root handle {_HANDLE}: htb")
             rate = f"{toxic.attributes['rate']}kbps"  # tc's word for kilobytes a second
-            rules.run(f"tc class add dev lo parent {_HANDLE}: classid {class_id} htb rate {rate}")
-        rules.run(
-            f"iptables -w -t mangle -A {rules.chain} -m connmark --mark {self._mark(worker)}"
-            f" {self._sent(worker, by_it=toxic.stream == REQUESTS)} -j CLASSIFY --set-class {class_id}"
-        )
+            rules.run(f"tc class replace dev lo parent {_HANDLE}: classid {class_id} htb rate {rate}")
+        chain, end = chain_of(self._state, worker), STREAMS[toxic.stream]
+        # As packets are told apart, so are they classified: by the rules that lead to the direction's chain.
+        for rule in rules.listed("filter"):
+            told, _, target = rule.partition(" -j ")
+            if target == f"{chain}-{end}":
+                rules.run(
+                    f"iptables -w -t mangle -A {told.replace(chain, chain + _CLASSIFYING.end, 1)}"
+                    f" -j CLASSIFY --set-class {class_id}"
+                )
 
     def _throttled(self, worker: str) -> list[str]:
-        """The rules that send packets to a class of the traffic control."""
-        return [rule for rule in self._rules(worker).listed("mangle") if "CLASSIFY" in rule]
+        """The classes of the traffic control that the link has."""
+        if not shutil.which("tc"):
+            return []
+        shown = self._rules(worker).run("tc class show dev lo").split()
+        return [one for stream in STREAMS if (one := class_of(self._state, worker, stream)) in shown]
+
+    def _stop_throttling(self, worker: str) -> None:
+        if self._rules(worker).are_there():
+            _command(f"iptables -w -t mangle -F {chain_of(self._state, worker)}{_CLASSIFYING.end}")
+        if throttled := self._throttled(worker):
+            with _traffic_control():
+                for class_id in throttled:
+                    _command(f"tc class del dev lo classid {class_id}")
+                if not self._rules(worker).run("tc class show dev lo").strip():
+                    _command("tc qdisc del dev lo root")
 
     def _rules(self, worker: str) -> PacketRules:
-        hooks = [f"{table} OUTPUT -o lo -p tcp" for table in ("mangle", "filter")]
-        return PacketRules(chain_of(self._state, worker), _command, hooks)
+        return PacketRules(chain_of(self._state, worker), _command, (_MARKING, _TELLING, _CLASSIFYING))
 
-    def _sent(self, worker: str, *, by_it: bool) -> str:
-        """Matches what the worker's executors send, or what others do."""
-        group = group_of(self._state, worker)
-        return f"-m owner {'' if by_it else '! '}--gid-owner {group} --suppl-groups"
-
-    def _mark(self, worker: str) -> str:
-        return f"0x{_number(self._state, worker):x}"
+    @staticmethod
+    def _mark(worker: str) -> str:
+        """A bit of each worker: a connection between executors of two has both."""
+        return f"0x{1 << (8 + int(worker.rpartition('-')[2])):x}"
 
 
 def _family(driver: ComponentRecord) -> Iterator[ProcessId]:
     """The process of a driver; of a user's job also the JVM that it has started."""
     living = driver.process.process() if driver.process is not None else None
-    if living is not None:
-        for process in (living, *living.children(recursive=True)):
+    with suppress(psutil.Error):  # it is just ending
+        for process in (living, *living.children(recursive=True)) if living is not None else ():
             yield ProcessId.of(process.pid)
 
 
 def _ports(processes: Iterable[ProcessId]) -> list[int]:
-    """At which these processes listen."""
-    found = (process.process() for process in processes)
-    return [
-        connection.laddr.port
-        for process in found
-        if process is not None
-        for connection in process.net_connections("tcp")
-        if connection.status == psutil.CONN_LISTEN
-    ]
+    """At which these processes listen; at none, if they are gone."""
+    found: list[int] = []
+    for process in processes:
+        living = process.process()
+        with suppress(psutil.Error):
+            connections = living.net_connections("tcp") if living is not None else []
+            found += [one.laddr.port for one in connections if one.status == psutil.CONN_LISTEN]
+    return found
+
+
+def _groups(process: ProcessId) -> set[int]:
+    """The groups of a process beside its first; of one that is gone none."""
+    with suppress(OSError):
+        status = Path(f"/proc/{process.pid}/status").read_text()
+        found = re.search(r"^Groups:(.*)$", status, re.MULTILINE)
+        return set(map(int, found[1].split())) if found else set()
+    return set()
 
 
 def _number(state: StateFolder, worker: str) -> int:
@@ -232,11 +270,11 @@ def _in_pieces(ports: Sequence[int]) -> Iterator[str]:
         yield ",".join(map(str, ports[at : at + PORTS_A_RULE]))
 
 
-def _command(command: str) -> tuple[int, str]:
+def _command(command: str) -> tuple[int, str, str]:
     done = subprocess.run(
         ["sh", "-c", command], capture_output=True, text=True, timeout=ANSWER_S, check=False
     )
-    return done.returncode, done.stdout if done.returncode == 0 else done.stderr or done.stdout
+    return done.returncode, done.stdout, done.stderr
 
 
 @contextmanager
@@ -260,15 +298,23 @@ def _why_refused() -> str:
     chain = "tidemark-tried"
     owner = "-m owner --gid-owner 1000000000 --suppl-groups"
     rules = [
-        "*mangle", f":{chain} -", f"-A {chain} -p tcp {owner} -m multiport --dports 1 -j CONNMARK --set-mark 0x1",
-        f"-A {chain} -m connmark --mark 0x1 {owner} -j CLASSIFY --set-class {_HANDLE}:1", f"-F {chain}", f"-X {chain}",
+        "*mangle", f":{chain} -", f"-A {chain} -p tcp {owner} -m multiport --dports 1 -j CONNMARK --set-xmark 0x1/0x1",
+        f"-A {chain} -p tcp -m connmark --mark 0x1/0x1 -m multiport --sports 1 -j CLASSIFY --set-class {_HANDLE}:1",
+        f"-F {chain}", f"-X {chain}",
         "COMMIT", "*filter", f":{chain} -", f"-A {chain} -m statistic --mode random --probability 0.5 -j DROP",
         f"-A {chain} -p tcp -j REJECT --reject-with tcp-reset", f"-A {chain} -m comment --comment passed",
         f"-F {chain}", f"-X {chain}", "COMMIT",
     ]  # fmt: skip
     text = "\n".join(rules)
     try:
-        code, printed = _command(f"iptables-restore -w --noflush <<'END'\n{text}\nEND")
+        code, printed, errors = _command(f"iptables-restore -w --noflush <<'END'\n{text}\nEND")
     except subprocess.TimeoutExpired as error:
         return str(error)
-    return printed if code else ""
+    return errors or printed if code else ""
+
+
+def _why_not_throttled() -> str:
+    """What the queue of the loopback interface is, if it is somebody else's."""
+    code, printed, errors = _command("tc qdisc show dev lo root")
+    is_free = not code and ("noqueue" in printed or f"htb {_HANDLE}:" in printed or not printed.strip())
+    return "" if is_free else f"the loopback interface has a queue already: {printed or errors}"
