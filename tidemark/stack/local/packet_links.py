@@ -116,7 +116,8 @@ class LocalLinks:
         Raises ``TestbedError`` if the executors are not in that group.
         """
         group = group_of(self._state, worker)
-        if any(group not in _groups(executor.process) for executor in own):
+        groups = [found for executor in own if (found := _groups(executor.process)) is not None]
+        if any(group not in one for one in groups):
             raise TestbedError(
                 f"the packets of {worker} cannot be told from others: its processes have no group of their own",
                 detail="a worker joins it when it is started, which takes CAP_SETGID",
@@ -251,13 +252,13 @@ def _ports(processes: Iterable[ProcessId]) -> list[int]:
     return found
 
 
-def _groups(process: ProcessId) -> set[int]:
-    """The groups of a process beside its first; of one that is gone none."""
+def _groups(process: ProcessId) -> set[int] | None:
+    """The groups of a process beside its first; ``None`` if it is gone."""
     with suppress(OSError):
         status = Path(f"/proc/{process.pid}/status").read_text()
         found = re.search(r"^Groups:(.*)$", status, re.MULTILINE)
         return set(map(int, found[1].split())) if found else set()
-    return set()
+    return None
 
 
 def _number(state: StateFolder, worker: str) -> int:
