@@ -57,5 +57,5 @@ def test_a_disturbed_link_of_an_executor_is_healed_and_every_row_is_right(
         )  # of a new executor nothing is known
         assert fault.proof["component_name"].startswith("worker-")
         if fault.action is not FaultAction.RESET and fault.together is None:
-            # Else whoever had the link has ended, and others have come.
+            # After a reset, or a kill of the driver, the executor has ended, and its link is used by none.
             assert all(seen["after"][way]["passed"] > 0 for way in ("from_executor", "to_executor"))

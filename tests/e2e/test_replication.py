@@ -133,7 +133,7 @@ def new_reader(stack) -> Reader:
 
 
 def told(reader: Reader, group: str) -> int | None:
-    """The coordinator that a client is told; ``None`` while it is told of none."""
+    """The coordinator that the brokers name to a client; ``None`` while they name none."""
     try:
         return reader.coordinator(group, TRY_S)
     except SinkFailed:

@@ -128,8 +128,6 @@ def note_traffic(target: FaultTarget, spec: FaultSpec) -> None:
     """Note what the links that a fault may disturb have seen until now: from here on it is the traffic before it."""
     links = target.stack.components(ComponentKind.BROKER) if spec.disturbs(FaultComponent.BROKER) else []
     if spec.disturbs(FaultComponent.EXECUTOR):
-        target.watched.clear()
-        target.watched.update(target.stack.executors(target.driver))
         links += target.stack.watch_links(target.driver)
     for link in links:
         target.traffic[link] = target.stack.link_traffic(link)
@@ -173,10 +171,11 @@ def disturbed_link(target: FaultTarget, fault: PlannedFault, unless: Unless) -> 
     executors = target.stack.executors(target.driver)
     if not executors:
         return None
-    if target.watched != set(executors):
-        note_traffic(target, fault.spec)
-    else:
-        target.stack.watch_links(target.driver)  # an executor may listen at a port at which it did not yet
+    for link in target.stack.watch_links(
+        target.driver
+    ):  # with the ports at which its executors listen by now
+        if link not in target.traffic:
+            target.traffic[link] = target.stack.link_traffic(link)
     chosen = fault.choose(executors)
     ids = [executor.executor_id for executor in executors if executor.worker == chosen.worker]
     victim = {"component_name": chosen.worker, "executor_ids": ids}

@@ -10,7 +10,7 @@ from tidemark.faults.schedule import PlannedFault
 from tidemark.faults.sink_progress import Proof, SinkProgress
 from tidemark.formats.faults import Fault
 from tidemark.sparkfiles.checkpoint import Checkpoint
-from tidemark.stack import Executor, LinkTraffic, Stack
+from tidemark.stack import LinkTraffic, Stack
 from tidemark.waiting import pause
 
 
@@ -18,8 +18,7 @@ from tidemark.waiting import pause
 class FaultTarget:
     """One query on one driver; ``rest`` waits for so many seconds, or until the run is aborted.
 
-    ``traffic`` is what each link had seen when the next fault of the network began to wait for its batch, ``watched``
-    the executors whose links are watched since then.
+    ``traffic`` is what each link had seen when the next fault of the network began to wait for its batch.
     """
 
     stack: Stack
@@ -28,7 +27,6 @@ class FaultTarget:
     progress: SinkProgress
     rest: Callable[[float], object] = pause
     traffic: dict[str, LinkTraffic] = field(default_factory=dict)
-    watched: set[Executor] = field(default_factory=set)
 
     def carries_data(self, batch: int) -> bool:
         """Whether a planned batch reads anything."""

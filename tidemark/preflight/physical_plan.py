@@ -132,10 +132,7 @@ class _Node:
 
 def read_plan(text: str) -> QueryPlan:
     """Read what ``explain()`` prints. Raises ``UnreadablePlan``."""
-    _, heading, body = text.partition(_HEADING)
-    if not heading:
-        raise UnreadablePlan(f"the text has no {_HEADING!r}")
-    root = _tree(body.partition("\n== ")[0])
+    root = _root(text)
     nodes = list(root.walk())
     projections = [item for node in nodes if node.operator == "Project" for item in _items(node)]
     return QueryPlan(
@@ -151,21 +148,26 @@ def read_steps(text: str) -> tuple[PlanStep, ...]:
 
     Raises ``UnreadablePlan``.
     """
+    root = _root(text)
+    return tuple(_steps(root, root))
+
+
+def _root(text: str) -> _Node:
+    """The last operator of what ``explain()`` prints."""
     _, heading, body = text.partition(_HEADING)
     if not heading:
         raise UnreadablePlan(f"the text has no {_HEADING!r}")
-    root = _tree(body.partition("\n== ")[0])
-    return tuple(_steps(root, root))
+    return _tree(body.partition("\n== ")[0])
 
 
 def _steps(node: _Node, root: _Node) -> Iterator[PlanStep]:
     """The first steps at or below an operator."""
-    inputs = tuple(step for child in node.children for step in _steps(child, root))
+    sides = [tuple(_steps(child, root)) for child in node.children]
+    inputs = tuple(step for side in sides for step in side)
     stateful = _STATEFUL.match(node.operator)
     if node.operator == "EventTimeWatermark":
         yield PlanStep(node.operator, watermark=_watermark(node), inputs=inputs)
     elif node.operator == JOIN:
-        sides = tuple(tuple(_steps(child, root)) for child in node.children)
         if any(len(side) > 1 for side in sides):
             raise UnreadablePlan(f"{node.text[:120]!r} has a side of several inputs")
         yield PlanStep(node.operator, join=_join(node, root), inputs=inputs)

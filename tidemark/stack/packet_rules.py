@@ -67,7 +67,10 @@ class PacketRules:
                 self.run(f"iptables -w -t {hook.table} -A {end}")
 
     def forget(self) -> None:
-        """Take all rules out, if there are any."""
+        """Take all rules out, if there are any: those of a watcher that was killed may be there in part."""
+        code, all_rules, _ = self._command("iptables-save")
+        if not code and self.chain not in all_rules:
+            return
         for hook in self._hooks:
             for _ in range(_MOST_HOOKS):
                 end = f"{hook.rule} -j {self.chain}{hook.end}"

@@ -146,7 +146,11 @@ class RunningStack:
     def disturb_link(self, link: str, toxics: Sequence[Toxic]) -> None:
         """Disturb the link from Spark to a broker, or that of a worker's executors."""
         if suspension.is_of_worker(self._state, link):
-            self._runtime.packet_links.disturb(link, toxics)
+            try:
+                self._runtime.packet_links.disturb(link, toxics)
+            except BaseException:
+                self.heal_link(link)
+                raise
             return
         self._component(PROXY)
         network_links.disturb(self._state, self._component(link).name, toxics)

@@ -27,7 +27,10 @@ class PacketLinks(Protocol):
         """End that, and all disturbances; nothing to do for a link that is not watched."""
 
     def disturb(self, worker: str, toxics: Sequence[Toxic]) -> None:
-        """Disturb a watched link: ``timeout``, ``reset_peer``, ``loss`` or ``bandwidth`` of one stream or both."""
+        """Disturb a watched link: ``timeout``, ``reset_peer``, ``loss`` or ``bandwidth`` of one stream or both.
+
+        An error may leave it disturbed in part: the caller heals it.
+        """
 
     def heal(self, worker: str) -> None:
         """End all disturbances of a watched link, and go on counting."""

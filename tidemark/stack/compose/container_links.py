@@ -48,15 +48,11 @@ class ContainerLinks:
             self._rules(worker).forget()
 
     def disturb(self, worker: str, toxics: Sequence[Toxic]) -> None:
-        """Disturb a watched link; an error leaves it healed. Raises ``UsageError`` for ``bandwidth``."""
+        """Disturb a watched link; an error may leave it disturbed in part. Raises ``UsageError`` for ``bandwidth``."""
         if any(toxic.kind == "bandwidth" for toxic in toxics):
             raise no_throttle()
-        try:
-            for toxic in toxics:
-                self._rules(worker).disturb(toxic)
-        except BaseException:
-            self.heal(worker)
-            raise
+        for toxic in toxics:
+            self._rules(worker).disturb(toxic)
 
     def heal(self, worker: str) -> None:
         """Take what disturbs a link out, and leave it watched."""
