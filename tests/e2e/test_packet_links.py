@@ -22,6 +22,7 @@ from tidemark.stack import REQUESTS, RESPONSES, ComponentKind, Executor
 from tidemark.stack.local import packet_links
 from tidemark.stack.local.packet_links import LocalLinks, chain_of, class_of, group_of
 from tidemark.stack.local.process_runtime import ProcessRuntime
+from tidemark.stack.packet_rules import packets_of
 from tidemark.stack.registry import ComponentRecord, StateFolder, Stopped, Target
 from tidemark.stack.suspension import resume_abandoned
 from tidemark.waiting import wait_until
@@ -360,3 +361,62 @@ def test_a_throttle_that_was_left_behind_is_taken_out(linked):
     linked.links.heal(WORKER)
 
     assert not [line for line in linked.rules() if line.startswith("class")]
+
+
+@pytest.fixture
+def to_broker(state) -> Iterator[tuple[LocalLinks, Peer, Peer, str]]:
+    """The link of a broker: a process that listens where brokers do for the network proxy, and one that asks there."""
+    state.write_component(component("broker", ComponentKind.BROKER, 1))
+    link, links = packets_of("broker"), LocalLinks(state)
+    with ExitStack() as ends:
+        broker, client = Linked._peer(ends, 2), Linked._peer(ends, 0)
+        ends.callback(links.forget, link)
+        links.watch_broker(link, broker.ports[0], ["driver"])
+        yield links, broker, client, link
+
+
+def of_broker(links, link, asks):
+    """What the requests to a broker, and its responses, see while something asks."""
+    first = links.traffic(link)
+    asks()
+    return seen_between(FaultComponent.BROKER, first, links.traffic(link))
+
+
+def test_packets_to_a_broker_are_lost_and_sent_again_and_those_to_its_other_port_are_not(to_broker):
+    links, broker, client, link = to_broker
+    proxied, others = broker.ports
+    links.disturb(link, toxics_of(FaultAction.LOSS, 20.0))
+
+    seen = of_broker(links, link, lambda: [client.asks(proxied, 5.0) for _ in range(40)])
+    assert all(one.received > one.passed > 0 for one in seen.values())
+
+    seen = of_broker(links, link, lambda: [client.asks(others) for _ in range(3)])
+    assert [one.received for one in seen.values()] == [0, 0]
+    links.heal(link)
+    seen = of_broker(links, link, lambda: client.asks(proxied))
+    assert all(one.received == one.passed > 4000 for one in seen.values())
+
+
+def test_a_stack_that_ends_takes_the_rules_of_its_brokers_with_it(to_broker, state):
+    links, broker, client, link = to_broker
+    links.disturb(link, toxics_of(FaultAction.LOSS, 100.0))
+    assert client.asks(broker.ports[0]) == "silent"
+
+    ProcessRuntime(state).end_all(None)
+
+    assert chain_of(state, link) not in subprocess.check_output(["iptables-save"], text=True)
+    assert client.asks(broker.ports[0], 5.0) == "answered"
+
+
+def test_packets_of_a_broker_are_left_alone_once_their_watcher_has_died(to_broker, state):
+    links, _, _, link = to_broker
+    links.disturb(link, toxics_of(FaultAction.LOSS, 100.0))
+    owner = Peer(0)
+    state.add("stopped", Stopped(Target(link=link), owner.process), f"link-{link}")
+    end([owner.process], ask_s=0)
+    owner.end()
+
+    resume_abandoned(state, ProcessRuntime(state))
+
+    assert chain_of(state, link) not in subprocess.check_output(["iptables-save"], text=True)
+    assert state.records("stopped", Stopped) == []

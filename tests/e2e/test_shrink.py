@@ -10,6 +10,9 @@ import sys
 
 import pytest
 
+from tests.e2e.foreign_join import ORDERS, PAYMENTS, SOON
+from tests.e2e.foreign_query import CONTRACT, ForeignQuery
+from tests.e2e.own_broker import own_broker
 from tests.e2e.test_command_line import tidemark
 from tests.shrunk.__main__ import outcome_of_test
 from tests.shrunk.red_items import promised
@@ -157,3 +160,40 @@ def test_a_run_with_faults_becomes_a_pair_and_the_fault_that_doubles_it(run_pipe
     test = small / "test_inner.py"
     test.write_text(test.read_text().replace('sink="spark"', 'sink="exactly-once"'))
     assert outcome_of_test(small) == "green"
+
+
+PAID = f'''"""Orders with their payments of 20 seconds, as the query that is audited joins them."""
+
+from pyspark.sql.functions import expr
+
+from tidemark import Contract, read_json
+
+CONTRACT = Contract.from_json({CONTRACT!r})
+
+
+def build(orders, payments):
+    ordered = read_json(orders, "order", "{ORDERS}", "ordered_at").withWatermark("ordered_at", "10 seconds")
+    paid = read_json(payments, "payment", "{PAYMENTS}", "paid_at").withWatermark("paid_at", "20 seconds")
+    return ordered.alias("o").join(paid.alias("p"), expr("""{SOON}"""), "leftOuter").select("order_id", "payment_id")
+'''
+
+
+@pytest.mark.long
+def test_the_input_of_an_audit_becomes_small_with_a_pipeline(tmp_path):
+    """The contract that is audited promises payments of five seconds; the query joins those of twenty."""
+    pipeline, small = tmp_path / "paid.py", tmp_path / "small"
+    pipeline.write_text(PAID)
+    with own_broker(tmp_path / "broker") as broker:
+        query = ForeignQuery(broker.bootstrap, tmp_path, seed=7)
+        with query.running() as program:
+            query.read_slices(program, 3)
+        query.contract.write_text(json.dumps({**CONTRACT, "bound": {"lower_ms": -5_000, "upper_ms": 0}}))
+        verdict = query.audit(tmp_path / "audit").verdict
+    assert verdict.unexplained_total
+
+    found = told(tidemark("shrink", tmp_path / "audit", "--pipeline", pipeline, "--to", small, "--json"))
+
+    assert found["final"] == {"red": 5, "of": 5}
+    assert found["after"]["rows"] == 2 < found["before"]["rows"]
+    result = json.loads((small / "smallest" / "verdict.json").read_text())
+    assert {one["property"] for one in result["findings"]} <= set(verdict.unexplained_total)

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -40,11 +41,12 @@ from tidemark.cli.shared_options import (
     resumed,
 )
 from tidemark.cli.shrunk_failures import RedItem, ShrinkTime, shrink_budget, shrink_items
-from tidemark.formats.faults import LINK_FAULTS, CommitPoint, FaultAction, FaultComponent, fault_label
+from tidemark.formats.faults import CommitPoint, FaultAction, FaultComponent, fault_label
 
 if TYPE_CHECKING:
     from tidemark.campaigns.soak import Soak, SoakOptions, SoakRun
     from tidemark.reports.soak_report import Asked
+    from tidemark.stack import StackSpec
 
 EVERY_POINT = (
     "driver@planned,driver@half-written,driver@written,driver@no-data,executor@half-written,executor@no-data,"
@@ -133,7 +135,7 @@ def soak_command(
     """Run after run under faults at named commit points, on one stack, until the time is over.
 
     Afterwards each run with a finding that is no known defect of Spark is made smaller, beside its evidence.
-    Exit code 0 if nothing was found that is no known defect of Spark, no run failed and at most one fault in ten
+    Exit code 0 if nothing was found that is no known defect of Spark, no run failed and at most one fault in twenty
     missed its point; 1 if something was found; 130 if it was ended before its time; 3 otherwise.
     """
     from tidemark.campaigns.soak import JOINS, SoakOptions, soak
@@ -153,8 +155,7 @@ def soak_command(
         lease(spec_to_lease()) as stack,
         run_shown("soak", quiet=False, names_runs=True) as (report, say, watch),
     ):
-        known = _known_faults(stack.spec.brokers)
-        versions, asked = dict(stack.versions), shown.Asked(command, known, _known_pairs())
+        versions, asked = dict(stack.versions), _asked(command, stack.spec)
         kept, more = FactsWriter(options.folder), resumed(command, log)
 
         def ended(every: Soak, one: SoakRun) -> None:
@@ -238,20 +239,15 @@ def _typed(options: SoakOptions, pipelines: Sequence[str], sinks: Sequence[str])
     return shlex.join([*words, *options.words_of_time])
 
 
-def _known_faults(brokers: int) -> list[tuple[str, str]]:
-    """Every sort of fault that a soak draws from, on a stack with a proxy and so many brokers."""
+def _asked(command: str, spec: StackSpec) -> Asked:
+    """What was typed, every fault and every pair that a soak draws from on a stack, and what the stack cannot have."""
     from tidemark.campaigns.soak import can_be_drawn
-    from tidemark.faults.overlaps import every_fault
+    from tidemark.faults.overlaps import drawn_pairs, every_fault
+    from tidemark.reports import soak_report as shown
+    from tidemark.runner.possible_faults import possible_link_faults
 
-    return [
-        (fault_label(part.component, part.action), part.point)
-        for part in every_fault()
-        if can_be_drawn(part, links=LINK_FAULTS, brokers=brokers)
-    ]
-
-
-def _known_pairs() -> list[tuple[str, str]]:
-    """Every pair of faults that overlap that a soak draws from."""
-    from tidemark.faults.overlaps import drawn_pairs
-
-    return [(first.label, then.label) for first, then in drawn_pairs()]
+    can = partial(can_be_drawn, links=possible_link_faults(spec.backend), brokers=spec.brokers)
+    labels = {part: fault_label(part.component, part.action) for part in every_fault()}
+    known = [(label, part.point) for part, label in labels.items() if can(part)]
+    pairs = [(first.label, then.label) for first, then in drawn_pairs() if can(first) and can(then)]
+    return shown.Asked(command, known, pairs, sorted({*labels.values()} - {label for label, _ in known}))

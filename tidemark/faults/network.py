@@ -1,7 +1,8 @@
 """Faults of the network: cut, delayed, throttled, lossy or reset for a time, and healed.
 
-Driver and executors reach each broker through a link of the network proxy; tidemark's own clients do not. The links of
-executors to their driver and to each other are packets that the kernel's filter tells from others. A link is disturbed
+Driver and executors reach each broker through a link of the network proxy; tidemark's own clients do not. In containers
+these links are packets that the kernel's filter tells from others, and so are those of executors to their driver and to
+each other; of a loss those between the proxy and a broker, too. A link is disturbed
 while the batch is kept at its point. What came of it is counted at both its ends, before, during and after: a
 disturbance that nothing met, or that let through what it should not, counts as not injected.
 """
@@ -20,7 +21,7 @@ from tidemark.faults.schedule import FaultSpec, PlannedFault
 from tidemark.faults.sink_progress import Proof
 from tidemark.faults.target import FaultTarget, now_utc
 from tidemark.formats.faults import Fault, FaultAction, FaultComponent
-from tidemark.stack import REQUESTS, RESPONSES, ComponentKind, LinkTraffic, StreamTraffic, Toxic
+from tidemark.stack import REQUESTS, RESPONSES, LinkTraffic, StreamTraffic, Toxic
 from tidemark.waiting import pause
 
 HEALED_S = 10.0
@@ -126,7 +127,7 @@ def has_effect(
 
 def note_traffic(target: FaultTarget, spec: FaultSpec) -> None:
     """Note what the links that a fault may disturb have seen until now: from here on it is the traffic before it."""
-    links = target.stack.components(ComponentKind.BROKER) if spec.disturbs(FaultComponent.BROKER) else []
+    links = [link for packets in _links_to_brokers(spec) for link in _broker_links(target, packets).values()]
     if spec.disturbs(FaultComponent.EXECUTOR):
         links += target.stack.watch_links(target.driver)
     for link in links:
@@ -135,7 +136,7 @@ def note_traffic(target: FaultTarget, spec: FaultSpec) -> None:
 
 def forget_traffic(target: FaultTarget, specs: Iterable[FaultSpec]) -> None:
     """Watch no links any more."""
-    if any(spec.disturbs(FaultComponent.EXECUTOR) for spec in specs):
+    if any(spec.is_of_network for spec in specs):
         target.stack.unwatch_links()
 
 
@@ -166,8 +167,9 @@ def inject_into_network(
 def disturbed_link(target: FaultTarget, fault: PlannedFault, unless: Unless) -> DisturbedLink | None:
     """The link that a fault is to disturb; ``None`` if no executor runs. New executors are watched from now on."""
     if fault.spec.component is FaultComponent.BROKER:
-        broker = fault.choose(target.stack.components(ComponentKind.BROKER))
-        return DisturbedLink(target, fault, broker, {"component_name": broker}, unless)
+        links = _broker_links(target, fault.spec.action is FaultAction.LOSS)
+        broker = fault.choose(sorted(links))
+        return DisturbedLink(target, fault, links[broker], {"component_name": broker}, unless)
     executors = target.stack.executors(target.driver)
     if not executors:
         return None
@@ -180,6 +182,16 @@ def disturbed_link(target: FaultTarget, fault: PlannedFault, unless: Unless) -> 
     ids = [executor.executor_id for executor in executors if executor.worker == chosen.worker]
     victim = {"component_name": chosen.worker, "executor_ids": ids}
     return DisturbedLink(target, fault, chosen.worker, victim, unless)
+
+
+def _links_to_brokers(spec: FaultSpec) -> set[bool]:
+    """Whether the links that a fault, or those that overlap it, may disturb are packets; nothing if no broker's are."""
+    return {part.action is FaultAction.LOSS for part in spec.parts if part.disturbs(FaultComponent.BROKER)}
+
+
+def _broker_links(target: FaultTarget, packets: bool) -> Mapping[str, str]:
+    """The link of each broker; the proxy lets no packets be lost."""
+    return target.stack.watch_broker_links(target.driver, packets=packets)
 
 
 class DisturbedLink:
@@ -212,7 +224,8 @@ class DisturbedLink:
         begun = time.monotonic()
         while not self.has_effect:
             latest = self._target.stack.link_traffic(self._link)
-            holds = self._spec.component is FaultComponent.BROKER and action not in _CUT
+            # The proxy alone knows for how long, and there packets are neither cut nor lost.
+            holds = self._spec.component is FaultComponent.BROKER and action not in (*_CUT, FaultAction.LOSS)
             self._during = seen_between(self._spec.component, self._first, latest, holds=holds)
             self.has_effect = has_effect(self._spec.component, action, amount, self._during)
             if self.has_effect or time.monotonic() - begun >= MET_S:

@@ -100,7 +100,7 @@ BROKERS = (_C.BROKER, *IN_ROLE)
 
 LINK_ACTIONS: dict[FaultComponent, tuple[FaultAction, ...]] = {
     _C.BROKER: (
-        _A.CUT, _A.CUT_REQUESTS, _A.CUT_RESPONSES, _A.DELAY, _A.JITTER, _A.THROTTLE, _A.RESET,
+        _A.CUT, _A.CUT_REQUESTS, _A.CUT_RESPONSES, _A.DELAY, _A.JITTER, _A.LOSS, _A.THROTTLE, _A.RESET,
     ),
     _C.EXECUTOR: (_A.CUT, _A.CUT_SENT, _A.CUT_RECEIVED, _A.LOSS, _A.THROTTLE, _A.RESET),
 }  # fmt: skip
@@ -201,15 +201,15 @@ class Fault(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fie
     then its time. Of a fault that was not ``injected`` it has the batches in which it was ``tried``, and for how many
     seconds each; ``batch`` is then missing.
 
-    Of a fault of the network ``proof`` has what was set in the proxy (``toxics``), the ``traffic`` of the link
-    ``before``, ``during`` and ``after`` (bytes ``received`` by the proxy and ``passed`` on in ``seconds``, and for
-    how long each was held, ``held_ms``), when it was healed (``healed_at_utc``), and the seconds from then to the first
-    bytes both ways (``first_bytes_after_s``) and to the commit of its batch (``committed_after_heal_s``). ``amount`` is
-    that of an action that has one, in its unit: milliseconds, kilobytes a second, or packets of a hundred. Of the
-    network of an executor the ``traffic`` is in bytes of packets, those that come ``from_executor`` and go
-    ``to_executor``, of the executors (``executor_ids``) of a worker (``component_name``), and ``queued`` how often
-    some had to wait. ``ended_at_utc`` is the
-    end of a fault that lasts: a pause, an outage, one of the network; it may be missing.
+    Of a fault of the network ``proof`` has what was set in the proxy or the packet filter (``toxics``), the
+    ``traffic`` of the link ``before``, ``during`` and ``after`` (bytes ``received`` there and ``passed`` on in
+    ``seconds``, and in the proxy for how long each was held, ``held_ms``), when it was healed (``healed_at_utc``), and
+    the seconds from then to the first bytes both ways (``first_bytes_after_s``) and to the commit of its batch
+    (``committed_after_heal_s``). ``amount`` is that of an action that has one, in its unit: milliseconds, kilobytes a
+    second, or packets of a hundred. Where packets are counted, the ``traffic`` is in bytes of packets. Of the network
+    of an executor they come ``from_executor`` and go ``to_executor``, of the executors (``executor_ids``) of a worker
+    (``component_name``), and ``queued`` is how often some had to wait. ``ended_at_utc`` is the end of a fault that
+    lasts: a pause, an outage, one of the network; it may be missing.
 
     Of a broker in a role ``proof`` has the ``role`` (the ``partition`` of the output that it led, or of the sink whose
     ledger it coordinated, and the ``node`` that it was), and to which node that moved (``moved_to``), after how long

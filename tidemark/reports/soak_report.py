@@ -62,17 +62,21 @@ def _list(counts: Mapping[str, object]) -> str:
 
 @dataclass(frozen=True)
 class Asked:
-    """What was typed, and what could be drawn: faults (label, point), and pairs that overlap (``FAULT at POINT``)."""
+    """What was typed, and what could be drawn: faults (label, point), and pairs that overlap (``FAULT at POINT``).
+
+    ``impossible`` are the labels of faults that the stack cannot have.
+    """
 
     command: str
     faults: Sequence[tuple[str, str]]
     pairs: Sequence[tuple[str, str]] = ()
+    impossible: Sequence[str] = ()
 
 
 def markdown(soak: Soak, versions: Mapping[str, str], asked: Asked) -> str:
     """The document."""
     sections = (
-        _opening(soak, versions, asked.command), _points(soak, asked.faults), _pairs(soak, asked.pairs),
+        _opening(soak, versions, asked.command), _points(soak, asked), _pairs(soak, asked.pairs),
         _recovery(soak), _joins(soak), _runs(soak),
     )  # fmt: skip
     return "\n".join([line for section in sections for line in section])
@@ -88,7 +92,7 @@ def _opening(soak: Soak, versions: Mapping[str, str], command: str) -> Iterator[
         f"Made by `{command}`:",
         "run after run on one stack, each with a join, a sink, a trace and a schedule of faults of its seed; every",
         "fault is proved in the journal of its run, every row is judged. A soak holds if nothing is found that is no",
-        "known defect of Spark, no run fails, and at most one fault in ten misses its point. A run with a miss is",
+        "known defect of Spark, no run fails, and at most one fault in twenty misses its point. A run with a miss is",
         "`UNKNOWN`; all its rows are judged.",
         "",
         f"{of}, {said['minutes']} minutes: **{outcome}**.",
@@ -100,8 +104,9 @@ def _opening(soak: Soak, versions: Mapping[str, str], command: str) -> Iterator[
     yield ""
 
 
-def _points(soak: Soak, faults: Sequence[tuple[str, str]]) -> Iterator[str]:
+def _points(soak: Soak, asked: Asked) -> Iterator[str]:
     """Faults that were done, by point and join; what never was has a line, too."""
+    faults = asked.faults
     pipelines = sorted({one.pipeline for one in soak.runs})
     yield from ("## What was done, at which point", "")
     rows = _point_rows(soak, faults, pipelines)
@@ -113,6 +118,8 @@ def _points(soak: Soak, faults: Sequence[tuple[str, str]]) -> Iterator[str]:
         f"{sum(map(any, each))} of {len(faults)} faults were injected;"
         f" counted with each join, {sum(map(sum, each))} of {len(faults) * len(pipelines)}."
     )
+    if asked.impossible:
+        yield f"Not possible on this stack: {', '.join(asked.impossible)}."
     yield ""
 
 
@@ -309,7 +316,9 @@ def _result(soak: Soak) -> str:
     if not every and not failed:
         return "It shows nothing: no fault was tried."
     if soak.exit_code == EXIT_VALID:
-        tried = f"{points}, where one in ten may not be" if missed else f"all {every:,} faults were injected"
+        tried = (
+            f"{points}, where one in twenty may not be" if missed else f"all {every:,} faults were injected"
+        )
         return f"It holds: nothing was found that is no known defect of Spark, no run failed, and {tried}."
     if soak.exit_code == EXIT_INVALID:
         wrong = sum(bool(one.findings) for one in soak.runs)

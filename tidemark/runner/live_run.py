@@ -98,7 +98,8 @@ class LiveRun:
         with Cleanup() as cleanup:
             work = self._checkpoint.path.parent
             cleanup.callback(shutil.rmtree, work, ignore_errors=True)
-            proxied = self._stack.start_proxy(self._options.say) if self._options.needs_proxy else None
+            needs_proxy = self._options.needs_proxy and "proxy" in POWERS[self._stack.spec.backend]
+            proxied = self._stack.start_proxy(self._options.say) if needs_proxy else None
             self._kafka = kafka_access(self._stack, work, self._options.kafka_conf, inside=proxied)
             self._create_topics(cleanup)
             query = self._app(cleanup) if self._options.app else self._on_driver(cleanup)

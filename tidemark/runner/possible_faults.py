@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tidemark.errors import UsageError
 from tidemark.faults.schedule import FaultSpec, write_schedule
 from tidemark.formats.faults import (
@@ -14,14 +16,15 @@ from tidemark.formats.faults import (
 )
 from tidemark.runner.run_options import OWN_SINK, SINKS, RunOptions
 from tidemark.stack import POWERS, StackSpec
-from tidemark.stack.compose.container_links import no_throttle
+from tidemark.stack.compose.container_links import only_lost
 from tidemark.stack.install.network_proxy_program import can_be_built, must_be_buildable
 from tidemark.stack.local import packet_links
-from tidemark.stack.spec import no_packets, no_proxy
 
 MAINTENANCE_INTERVAL = "spark.sql.streaming.stateStore.maintenanceInterval"
 SNAPSHOTS_OFTEN = (f"{MAINTENANCE_INTERVAL}=10ms", "spark.sql.streaming.stateStore.minDeltasForSnapshot=1")
 """Settings with which Spark writes a snapshot of a state store in nearly each batch, as soon as it is committed."""
+WAITING = (FaultAction.DELAY, FaultAction.JITTER, FaultAction.THROTTLE)
+"""What makes bytes wait: in containers nothing does."""
 
 
 def must_be_injectable(options: RunOptions, spec: StackSpec) -> None:
@@ -34,33 +37,43 @@ def must_be_injectable(options: RunOptions, spec: StackSpec) -> None:
             hint="leave out --kill-executors, --kill-drivers and --faults, or take a stack of your own:"
             " `tidemark up --backend local`",
         )
-    if options.needs_proxy:
-        if "proxy" not in POWERS[spec.backend]:
-            raise no_proxy(spec.backend)
-        must_be_buildable()
-    of_executors = [part for one in specs for part in one.parts if part.disturbs(FaultComponent.EXECUTOR)]
-    if of_executors:
-        if "packets" not in POWERS[spec.backend]:
-            raise no_packets(spec.backend)
-        throttles = any(part.action is FaultAction.THROTTLE for part in of_executors)
-        if spec.backend == "local":
-            packet_links.must_be_possible(throttles=throttles)
-        elif throttles:
-            raise no_throttle()
-    for part in (part for one in specs for part in one.parts):
+    parts = [part for one in specs for part in one.parts]
+    of_network = [part for part in parts if part.is_of_network]
+    if spec.backend == "local":
+        _must_be_possible_on_processes(of_network)
+    elif slow := [part for part in of_network if part.action in WAITING]:
+        raise only_lost(slow[0].component, slow[0].action)
+    for part in parts:
         _must_have_brokers(part, options, spec)
         _must_be_shown_by_the_sink(part, options)
         _must_make_snapshots(part, options)
 
 
+def _must_be_possible_on_processes(of_network: Sequence[FaultSpec]) -> None:
+    """Raise ``UsageError`` if this machine lacks what faults of the network need."""
+    of_executors = [part for part in of_network if part.component is FaultComponent.EXECUTOR]
+    of_brokers = [part for part in of_network if part.component is FaultComponent.BROKER]
+    if of_brokers:
+        must_be_buildable()
+    if any(part.action is FaultAction.LOSS for part in of_brokers):
+        packet_links.must_be_possible(what="the packets between Spark and Kafka")
+    if of_executors:
+        throttles = any(part.action is FaultAction.THROTTLE for part in of_executors)
+        packet_links.must_be_possible(throttles=throttles)
+
+
 def possible_link_faults(backend: str) -> frozenset[tuple[FaultComponent, FaultAction]]:
     """What can be done to which links on such a stack on this machine."""
-    of_brokers = "proxy" in POWERS[backend] and can_be_built()
-    of_executors = "packets" in POWERS[backend] and (backend != "local" or packet_links.is_possible())
-    is_possible = {FaultComponent.BROKER: of_brokers, FaultComponent.EXECUTOR: of_executors}
-    throttled = (FaultComponent.EXECUTOR, FaultAction.THROTTLE)
+    if "packets" not in POWERS[backend]:
+        return frozenset()
+    if backend != "local":
+        return frozenset(what for what in LINK_FAULTS if what[1] not in WAITING)
+    filters = packet_links.is_possible()
     return frozenset(
-        what for what in LINK_FAULTS if is_possible[what[0]] and (backend == "local" or what != throttled)
+        (component, action)
+        for component, action in LINK_FAULTS
+        if (filters or (component is FaultComponent.BROKER and action is not FaultAction.LOSS))
+        and (can_be_built() or component is not FaultComponent.BROKER)
     )
 
 

@@ -97,6 +97,7 @@ class Program(Conversation):
         registry: str = "",
     ) -> None:
         argv = [str(python or sys.executable), "-P", "-m", *arguments]
+        self._log_from = log.stat().st_size if log.exists() else 0  # of those before it in the same log
         super().__init__(argv, log=log, env=program_environment(code, registry))
         self._module = arguments[0]
         self.name = f"`python -m {self._module}`"
@@ -126,9 +127,13 @@ class Program(Conversation):
 
     def ended(self) -> TidemarkError:
         """The error that its exit code stands for, in the words of its log."""
-        return _as_error(self._module, self._child.wait(), tail(self.log, 12))
+        return _as_error(self._module, self._child.wait(), tail(self.log, MOST_LINES, start=self._log_from))
 
 
+MOST_LINES = 400
+"""Of a log: the exception of PySpark comes before the stack trace of the server, some hundred lines."""
+_OF_THE_SERVER = "\nJVM stacktrace:"
+_NOT_OF_A_SESSION = "[CANNOT_MODIFY_CONFIG]"
 _LOST = ("[NO_ACTIVE_SESSION]", "[INVALID_HANDLE.SESSION", "StatusCode.UNAVAILABLE")
 """How PySpark's client says that its Spark Connect server is gone, or is another one than before."""
 
@@ -142,6 +147,14 @@ def _as_error(program: str, code: int, words: str) -> TidemarkError:
         message, _, rest = told.partition("\n")
         detail, _, hint = rest.partition("hint:")
         return kind(message, detail=detail.replace("why:", "").strip(), hint=hint.strip())
+    text = text.partition(_OF_THE_SERVER)[0].strip()
+    if _NOT_OF_A_SESSION in text:
+        return UsageError(
+            "Spark does not take a setting of --conf from a session",
+            detail=text[text.rindex(_NOT_OF_A_SESSION) :],
+            hint="leave it out: --conf is for settings of a session, such as spark.sql.shuffle.partitions; those of an"
+            " application are set by a job with a driver of its own (--app)",
+        )
     last = text.rpartition("\n")[2]
     if any(sign in last for sign in _LOST):
         return TestbedError(
@@ -150,9 +163,8 @@ def _as_error(program: str, code: int, words: str) -> TidemarkError:
             hint="`tidemark status` says whether it is there; a driver that somebody else runs is not started again by"
             " tidemark: run it once more, or let `--faults driver@written` kill one of a stack of its own",
         )
-    tail = "\n".join(text.splitlines()[-12:])
     return kind(
         f"`python -m {program}` ended with exit code {code}",
-        detail=tail,
+        detail="\n".join(text.splitlines()[-12:]),
         hint="`tidemark status` says whether the stack is well",
     )

@@ -33,7 +33,7 @@ POWERS: dict[str, frozenset[str]] = {
     "external": frozenset(),
 }
 """Backend -> operations on its components: ``processes`` (start, stop, kill, pause), ``network`` (partition, heal),
-``proxy`` (disturb and heal the links from Spark to the brokers), ``packets`` (those of executors)."""
+``proxy`` (a network proxy between Spark and the brokers), ``packets`` (of links are counted, cut and lost)."""
 
 
 def ignored(_text: str) -> None:
@@ -195,11 +195,19 @@ class Stack(Protocol):
         Raises ``UsageError`` where packets cannot be told apart, ``TestbedError`` if another process watches them.
         """
 
+    def watch_broker_links(self, driver: str, *, packets: bool = False) -> dict[str, str]:
+        """Count what a driver and its executors exchange with each broker; a link for each name of a broker.
+
+        On local processes the links go through the network proxy, which counts since it was started, if not ``packets``
+        are asked for: what is between the proxy and the brokers is counted as packets then. In containers they always
+        are. What is started later is not known, and what is raised, as of :meth:`watch_links`.
+        """
+
     def unwatch_links(self) -> None:
-        """End what :meth:`watch_links` has begun, and all disturbances of these links."""
+        """End what these two have begun, and all disturbances of links that are counted as packets."""
 
     def disturb_link(self, link: str, toxics: Sequence[Toxic]) -> None:
-        """Disturb the link from Spark to a broker, which goes through the network proxy; or one that is watched.
+        """Disturb a link from Spark to a broker, through the network proxy or watched as packets; or one of a worker.
 
         It is healed by :meth:`heal_link`, or after the process that disturbed it has died.
         """

@@ -101,24 +101,33 @@ class ExternalStack:
         """Raises ``UsageError``."""
         raise no_packets(self._record.backend)
 
+    def watch_broker_links(
+        self,
+        driver: str,  # noqa: ARG002 (the protocol's)
+        *,
+        packets: bool = False,  # noqa: ARG002 (the protocol's)
+    ) -> dict[str, str]:
+        """Raises ``UsageError``."""
+        raise no_packets(self._record.backend)
+
     def unwatch_links(self) -> None:
         """Nothing to do: nothing is watched."""
 
     def disturb_link(self, link: str, toxics: Sequence[Toxic]) -> None:  # noqa: ARG002 (the protocol's)
         """Raises ``UsageError``."""
-        raise no_proxy(self._record.backend)
+        raise no_packets(self._record.backend)
 
     def heal_link(self, link: str) -> None:  # noqa: ARG002 (the protocol's)
         """Raises ``UsageError``."""
-        raise no_proxy(self._record.backend)
+        raise no_packets(self._record.backend)
 
     def link_is_disturbed(self, link: str) -> bool:  # noqa: ARG002 (the protocol's)
         """Raises ``UsageError``."""
-        raise no_proxy(self._record.backend)
+        raise no_packets(self._record.backend)
 
     def link_traffic(self, link: str) -> LinkTraffic:  # noqa: ARG002 (the protocol's)
         """Raises ``UsageError``."""
-        raise no_proxy(self._record.backend)
+        raise no_packets(self._record.backend)
 
     @property
     def state_dir(self) -> Path:

@@ -1,8 +1,9 @@
 """Rules of the kernel's packet filter for one link: they count it, disturb it, and leave everything else alone.
 
-What is sent goes to a chain of rules, what is received to another. The first rule of each counts what has come to the
-link, the last what has passed, and what disturbs it is in between. Which packets go to which chain is for the backend
-to say, and how a command is run where the link is; it may be said anew, while the link is counted and disturbed.
+What Spark sends goes to a chain of rules, what it receives to another. The first rule of each counts what has come to
+the link, the last what has passed, and what disturbs it is in between. Which packets go to which chain is for the
+backend to say, and how a command is run where the link is; it may be said anew, while the link is counted and
+disturbed.
 """
 
 from __future__ import annotations
@@ -18,8 +19,19 @@ Command = Callable[[str], tuple[int, str, str]]
 """Runs a command of a shell as root; its exit code, what it printed, and its errors."""
 
 STREAMS = {REQUESTS: "s", RESPONSES: "r"}
-"""Direction -> the end of the name of its chain: what executors send, and what they receive."""
+"""Direction -> the end of the name of its chain: what executors, or Spark's clients of Kafka, send and receive."""
+_PACKETS = "-packets"
 _MOST_HOOKS = 10
+
+
+def packets_of(broker: str) -> str:
+    """The name of the link of a broker whose packets are counted; one through the network proxy has the broker's."""
+    return broker + _PACKETS
+
+
+def broker_of(link: str) -> str:
+    """The broker of a link that :func:`packets_of` named; of another link nothing."""
+    return link.removesuffix(_PACKETS) if link.endswith(_PACKETS) else ""
 
 
 class Hook(NamedTuple):

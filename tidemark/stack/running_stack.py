@@ -20,6 +20,7 @@ from tidemark.processes import ProcessId
 from tidemark.stack import network_links, readiness, suspension, thread_stacks
 from tidemark.stack.api import (
     DRIVER,
+    POWERS,
     PROXY,
     REGISTRY,
     ComponentKind,
@@ -38,6 +39,7 @@ from tidemark.stack.components.ports import free_ports
 from tidemark.stack.install.network_proxy_program import provide_network_proxy
 from tidemark.stack.install.schema_registry import provide_registry
 from tidemark.stack.install.toolchain import find_spark
+from tidemark.stack.packet_rules import packets_of
 from tidemark.stack.registry import ComponentRecord, Session, StackRecord, StateFolder, Stopped, Target
 from tidemark.stack.runtime import Runtime
 from tidemark.stack.secured_kafka import client_settings
@@ -130,22 +132,38 @@ class RunningStack:
         of_driver, executors = self._living(driver), self.executors(driver)
         workers = sorted({executor.worker for executor in executors})
         for worker in workers:
-            name = network_links.suspension_name(worker)
-            suspension.must_be_free(self._state, name)
-            self._state.add("stopped", Stopped(Target(link=worker), ProcessId.own()), name)
+            self._note_watcher(worker)
             own = [executor for executor in executors if executor.worker == worker]
             others = [executor for executor in executors if executor.worker != worker]
             self._runtime.packet_links.watch(worker, of_driver, own, others)
         return workers
 
+    def watch_broker_links(self, driver: str, *, packets: bool = False) -> dict[str, str]:
+        """Count what Spark exchanges with each broker, through the proxy or as packets."""
+        brokers = self.components(ComponentKind.BROKER)
+        if "proxy" in POWERS[self._record.backend] and not packets:
+            return dict(zip(brokers, brokers, strict=True))
+        clients = [self._living(driver).name, *self.components(ComponentKind.WORKER)]
+        for broker, port in zip(brokers, self._record.proxied_ports or [0] * len(brokers), strict=True):
+            self._note_watcher(packets_of(broker))
+            self._runtime.packet_links.watch_broker(packets_of(broker), port, clients)
+        return {broker: packets_of(broker) for broker in brokers}
+
+    def _note_watcher(self, link: str) -> None:
+        """Leave word that this process watches a link, which is healed if it dies."""
+        name = network_links.suspension_name(link)
+        suspension.must_be_free(self._state, name)
+        self._state.add("stopped", Stopped(Target(link=link), ProcessId.own()), name)
+
     def unwatch_links(self) -> None:
-        """End that, and all disturbances of these links."""
-        for worker in self.components(ComponentKind.WORKER):
-            self._resume_link(worker)
+        """End that, and all disturbances of links that are packets."""
+        brokers = self.components(ComponentKind.BROKER)
+        for link in (*self.components(ComponentKind.WORKER), *map(packets_of, brokers)):
+            self._resume_link(link)
 
     def disturb_link(self, link: str, toxics: Sequence[Toxic]) -> None:
         """Disturb the link from Spark to a broker, or that of a worker's executors."""
-        if suspension.is_of_worker(self._state, link):
+        if suspension.is_of_packets(self._state, link):
             try:
                 self._runtime.packet_links.disturb(link, toxics)
             except BaseException:
@@ -157,7 +175,7 @@ class RunningStack:
 
     def heal_link(self, link: str) -> None:
         """End all disturbances of a link."""
-        if suspension.is_of_worker(self._state, link):
+        if suspension.is_of_packets(self._state, link):
             self._runtime.packet_links.heal(link)
         else:
             self._resume_link(link)
@@ -168,14 +186,14 @@ class RunningStack:
 
     def link_is_disturbed(self, link: str) -> bool:
         """Whether a link is disturbed at this moment."""
-        if suspension.is_of_worker(self._state, link):
+        if suspension.is_of_packets(self._state, link):
             return self._runtime.packet_links.is_disturbed(link)
         self._component(PROXY)
         return network_links.is_disturbed(self._state, link)
 
     def link_traffic(self, link: str) -> LinkTraffic:
         """What has come through a link."""
-        if suspension.is_of_worker(self._state, link):
+        if suspension.is_of_packets(self._state, link):
             return self._runtime.packet_links.traffic(link)
         self._component(PROXY)
         return network_links.traffic(self._state, link)

@@ -16,29 +16,41 @@ from tidemark.stack.registry import ComponentRecord, Target
 
 
 class PacketLinks(Protocol):
-    """What a worker's executors of a driver exchange with the driver, and with the executors of other workers."""
+    """Links that are counted and disturbed as packets: of the executors of a worker, or of a broker.
+
+    The first is what executors of a driver exchange with the driver, and with the executors of other workers; its name
+    is that of the worker. The second is what driver and executors exchange with a broker
+    (:func:`tidemark.stack.packet_rules.packets_of`).
+    """
 
     def watch(
         self, worker: str, driver: ComponentRecord, own: Sequence[Executor], others: Sequence[Executor]
     ) -> None:
         """Count what the executors ``own`` of a worker exchange; a link that is watched already goes on counting."""
 
-    def forget(self, worker: str) -> None:
+    def watch_broker(self, link: str, port: int, clients: Sequence[str]) -> None:
+        """Count what comes to a broker, and what it answers.
+
+        ``port`` is that at which it listens for the network proxy, 0 where there is none; ``clients`` are the names of
+        the components that Spark's clients of Kafka are in.
+        """
+
+    def forget(self, link: str) -> None:
         """End that, and all disturbances; nothing to do for a link that is not watched."""
 
-    def disturb(self, worker: str, toxics: Sequence[Toxic]) -> None:
+    def disturb(self, link: str, toxics: Sequence[Toxic]) -> None:
         """Disturb a watched link: ``timeout``, ``reset_peer``, ``loss`` or ``bandwidth`` of one stream or both.
 
         An error may leave it disturbed in part: the caller heals it.
         """
 
-    def heal(self, worker: str) -> None:
+    def heal(self, link: str) -> None:
         """End all disturbances of a watched link, and go on counting."""
 
-    def is_disturbed(self, worker: str) -> bool:
+    def is_disturbed(self, link: str) -> bool:
         """Whether a watched link is disturbed."""
 
-    def traffic(self, worker: str) -> LinkTraffic:
+    def traffic(self, link: str) -> LinkTraffic:
         """Both streams since the link is watched."""
 
 

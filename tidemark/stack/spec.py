@@ -132,16 +132,16 @@ class StackSpec:
 def no_proxy(backend: str) -> UsageError:
     """The error of a network proxy that is asked for on a backend that has none."""
     return UsageError(
-        f"the network of the backend {backend} cannot be disturbed",
-        detail="Spark's connections to Kafka go through a proxy for that, which only a stack of local processes has",
+        f"there is no network proxy on the backend {backend}",
+        detail="Spark's connections to Kafka go through one on a stack of local processes only",
         hint="take local processes: `tidemark up --backend local`, or TIDEMARK_BACKEND=local",
     )
 
 
 def no_packets(backend: str) -> UsageError:
-    """The error of the links of executors that are asked for on a backend that cannot tell their packets apart."""
+    """The error of links that are asked for on a backend that cannot tell their packets apart."""
     return UsageError(
-        f"the network between driver and executors of the backend {backend} cannot be disturbed",
+        f"the network of the backend {backend} cannot be disturbed",
         detail="its processes belong to somebody else",
         hint="take a stack of your own: `tidemark up --backend local`, or TIDEMARK_BACKEND=local",
     )

@@ -13,6 +13,7 @@ from tidemark.errors import DaemonDied, TestbedError
 from tidemark.processes import ProcessId
 from tidemark.stack import network_links
 from tidemark.stack.api import ComponentKind
+from tidemark.stack.packet_rules import broker_of
 from tidemark.stack.registry import StateFolder, Stopped, Target
 from tidemark.stack.runtime import Runtime
 
@@ -42,7 +43,7 @@ def resume(state: StateFolder, runtime: Runtime, target: Target, name: str) -> N
     with _target_lock(state, target):
         others = [record for path, record in state.records("stopped", Stopped) if path.stem != name]
         if all(record.target != target for record in others):
-            if target.link and is_of_worker(state, target.link):
+            if target.link and is_of_packets(state, target.link):
                 runtime.packet_links.forget(target.link)
             elif target.link:
                 network_links.heal(state, target.link)
@@ -51,8 +52,10 @@ def resume(state: StateFolder, runtime: Runtime, target: Target, name: str) -> N
         state.discard("stopped", name)
 
 
-def is_of_worker(state: StateFolder, link: str) -> bool:
-    """Whether a link is that of a worker's executors, and not one through the network proxy."""
+def is_of_packets(state: StateFolder, link: str) -> bool:
+    """Whether a link is watched as packets, of a worker's executors or of a broker; else it is one of the proxy."""
+    if broker_of(link):
+        return True
     component = state.component(link)
     return component is not None and component.kind is ComponentKind.WORKER
 
@@ -83,7 +86,7 @@ def resume_abandoned(state: StateFolder, runtime: Runtime) -> None:
     for path, record in state.records("stopped", Stopped):
         link = record.target.link
         lives = (
-            is_of_worker(state, link) or network_links.is_there(state)
+            is_of_packets(state, link) or network_links.is_there(state)
             if link
             else runtime.lives(record.target)
         )

@@ -105,6 +105,12 @@ class Link(Words):
         super().__init__(refused)
         self.arriving, self.came, self.went, self.is_cut = arriving, 0, 0, False
 
+    def watch_broker_links(self, driver, *, packets=False):
+        return {"broker": "broker-packets" if packets else "broker"}
+
+    def unwatch_links(self):
+        self._word("unwatch")
+
     def disturb_link(self, broker, toxics):
         self._word("disturb", broker, *(toxic.stream for toxic in toxics))
         self.is_cut = True
@@ -143,7 +149,18 @@ def test_a_cut_is_in_the_journal_with_the_bytes_before_during_and_after(batches)
     assert fault.proof["committed_after_heal_s"] >= 0
     assert stack.said == [
         ("hold", "driver"), ("disturb", "broker", REQUESTS, RESPONSES), ("resumes", "driver"), ("heal", "broker"),
+        ("unwatch",),
     ]  # fmt: skip
+
+
+def test_packets_that_are_lost_are_those_of_the_packet_filter(batches):
+    stack = Link()
+    fault = injected_in_batch_1(batches, injector_of(batches, stack, planned("broker", action="loss")))
+
+    assert (fault.label, fault.proof["component_name"]) == ("lose packets of broker", "broker")
+    assert ("disturb", "broker-packets", REQUESTS, RESPONSES) in stack.said
+    assert fault.proof["traffic"]["during"]["requests"]["held_ms"] is None
+    assert stack.said[-2:] == [("heal", "broker-packets"), ("unwatch",)]
 
 
 def test_a_cut_that_nothing_has_met_goes_on_until_something_does(batches):
@@ -195,7 +212,7 @@ def test_an_aborted_run_heals_the_link_at_once(batches):
     injector.abort()
     injector.finish()
 
-    assert stack.said[-1] == ("heal", "broker")
+    assert stack.said[-2:] == [("heal", "broker"), ("unwatch",)]
 
 
 def test_a_proxy_that_refuses_ends_the_run_and_the_link_is_healed(batches):

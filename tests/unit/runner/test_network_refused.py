@@ -1,4 +1,4 @@
-"""Faults of the network are refused, before anything is made, where there is no proxy for them."""
+"""Faults of the network are refused, before anything is made, where they cannot be injected."""
 
 from __future__ import annotations
 
@@ -7,17 +7,31 @@ import os
 import pytest
 
 from tidemark.errors import FetchError, UsageError
+from tidemark.formats.faults import FaultAction, FaultComponent
 from tidemark.runner import RunOptions
 from tidemark.runner.one_run import _must_be_possible
+from tidemark.runner.possible_faults import possible_link_faults
 from tidemark.stack import StackSpec
+from tidemark.stack.local import packet_links
 
 CUT = RunOptions("inner", faults="driver,broker:cut@planned")
 
 
-def test_containers_have_no_proxy():
-    with pytest.raises(UsageError, match="the network of the backend compose cannot be disturbed") as error:
-        _must_be_possible(CUT, StackSpec("compose"))
-    assert "--backend local" in error.value.hint
+@pytest.mark.parametrize("fault", ["broker:delay", "broker:jitter@written", "executor:throttle"])
+def test_what_makes_packets_wait_is_refused_in_containers(fault):
+    with pytest.raises(
+        UsageError, match=f"{fault.partition('@')[0]} cannot be injected in containers"
+    ) as error:
+        _must_be_possible(RunOptions("inner", faults=fault), StackSpec("compose"))
+    assert ":loss=20%@planned" in error.value.hint
+    assert "TIDEMARK_BACKEND=local" in error.value.hint
+
+
+@pytest.mark.parametrize("fault", ["broker:cut", "broker:loss@written", "executor:cut-sent@written"])
+def test_what_loses_packets_is_possible_in_containers(fault):
+    _must_be_possible(RunOptions("inner", faults=fault), StackSpec("compose"))
+    [spec] = RunOptions("inner", faults=fault).fault_specs
+    assert (spec.component, spec.action) in possible_link_faults("compose")
 
 
 def test_a_machine_without_go_cannot_build_it(monkeypatch, tmp_path):
@@ -38,11 +52,12 @@ def test_where_the_packet_filter_is_out_of_reach_links_of_executors_are_refused(
     assert not OF_EXECUTOR.needs_proxy
 
 
-def test_what_cannot_be_done_to_links_in_containers_is_refused():
-    with pytest.raises(UsageError, match="cannot be throttled in containers") as error:
-        _must_be_possible(OF_EXECUTOR, StackSpec("compose"))
-    assert "loss" in error.value.hint
-    _must_be_possible(RunOptions("inner", faults="executor:cut-sent@written"), StackSpec("compose"))
+def test_packets_to_kafka_are_lost_by_the_packet_filter(monkeypatch):
+    monkeypatch.setattr(packet_links, "_why_refused", lambda: "no module statistic")
+    with pytest.raises(UsageError, match="packets between Spark and Kafka cannot be disturbed") as error:
+        _must_be_possible(RunOptions("inner", faults="broker:loss=5%@planned"), StackSpec("local"))
+    assert error.value.detail == "no module statistic"
+    assert (FaultComponent.BROKER, FaultAction.LOSS) not in possible_link_faults("local")
 
 
 def test_other_faults_need_no_proxy(monkeypatch, tmp_path):

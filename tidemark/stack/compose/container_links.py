@@ -1,32 +1,35 @@
-"""What a worker's executors exchange with their driver and with other executors, as packets of the worker's container.
+"""What executors exchange with their driver, and Spark with a broker, as packets of a container.
 
-A container has a network of its own, in which the addresses of the others' containers tell the packets: those of the
-driver and of other workers are the link, those of brokers and master are not. The rules of the packet filter are made
-inside, by a command that the engine runs as root; a worker's container has ``CAP_NET_ADMIN`` for that.
+A container has a network of its own, in which the addresses of the others' containers tell the packets: in a worker's
+those of the driver and of other workers are the link, in a broker's those of the driver and of all workers. The rules
+of the packet filter are made inside, by a command that the engine runs as root; the containers of workers and brokers
+have ``CAP_NET_ADMIN`` for that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from docker.errors import NotFound
 
 from tidemark.errors import UsageError
-from tidemark.stack.api import Executor, LinkTraffic, Toxic
+from tidemark.stack.api import REQUESTS, RESPONSES, Executor, LinkTraffic, Toxic
 from tidemark.stack.compose import docker_engine
 from tidemark.stack.compose.compose_project import project_of
-from tidemark.stack.packet_rules import Hook, PacketRules
+from tidemark.stack.packet_rules import STREAMS, Hook, PacketRules, broker_of
 from tidemark.stack.registry import ComponentRecord, StateFolder
 
 CHAIN = "tidemark"
 """Each container has its own chains."""
 _SENT, _RECEIVED = Hook("filter", "OUTPUT -p tcp", "-out"), Hook("filter", "INPUT -p tcp", "-in")
+_SIDES = {_SENT: "-d", _RECEIVED: "-s"}
+"""The option of a rule with the address of the other container."""
 
 
 class ContainerLinks:
-    """The links of the workers of one stack; :class:`tidemark.stack.runtime.PacketLinks` documents each method."""
+    """The links of one stack; :class:`tidemark.stack.runtime.PacketLinks` documents each method."""
 
     def __init__(self, state: StateFolder) -> None:
         self._state = state
@@ -37,42 +40,51 @@ class ContainerLinks:
         """Begin to count what passes between the worker's container and those of the driver and of the others."""
         del own  # all that its container sends
         names = [driver.name, *sorted({executor.worker for executor in others})]
-        addresses = list(map(self._address, names))
-        sent = [f"-d {address} -j {CHAIN}-s" for address in addresses]
-        received = [f"-s {address} -j {CHAIN}-r" for address in addresses]
-        self._rules(worker).watch({_SENT: sent, _RECEIVED: received})
+        self._watch(worker, names, {_SENT: REQUESTS, _RECEIVED: RESPONSES})
 
-    def forget(self, worker: str) -> None:
+    def watch_broker(self, link: str, port: int, clients: Sequence[str]) -> None:
+        """Begin to count what passes between the broker's container and those of the clients."""
+        del port  # whatever they send to it
+        self._watch(link, clients, {_RECEIVED: REQUESTS, _SENT: RESPONSES})
+
+    def _watch(self, link: str, others: Sequence[str], streams: Mapping[Hook, str]) -> None:
+        """``streams``: what the container sends and receives; one that does not run has no address."""
+        addresses = [address for name in others if (address := self._address(name))]
+        chosen = {
+            hook: [f"{_SIDES[hook]} {address} -j {CHAIN}-{STREAMS[stream]}" for address in addresses]
+            for hook, stream in streams.items()
+        }
+        self._rules(link).watch(chosen)
+
+    def forget(self, link: str) -> None:
         """Take all rules out; a container that does not run has none."""
-        if self._runs(worker):
-            self._rules(worker).forget()
+        if self._runs(link):
+            self._rules(link).forget()
 
-    def disturb(self, worker: str, toxics: Sequence[Toxic]) -> None:
-        """Disturb a watched link; an error may leave it disturbed in part. Raises ``UsageError`` for ``bandwidth``."""
-        if any(toxic.kind == "bandwidth" for toxic in toxics):
-            raise no_throttle()
+    def disturb(self, link: str, toxics: Sequence[Toxic]) -> None:
+        """Disturb a watched link by ``timeout``, ``reset_peer`` or ``loss``; an error may leave it so in part."""
         for toxic in toxics:
-            self._rules(worker).disturb(toxic)
+            self._rules(link).disturb(toxic)
 
-    def heal(self, worker: str) -> None:
+    def heal(self, link: str) -> None:
         """Take what disturbs a link out, and leave it watched."""
-        rules = self._rules(worker)
-        if self._runs(worker) and rules.are_there():
+        rules = self._rules(link)
+        if self._runs(link) and rules.are_there():
             rules.heal()
 
-    def is_disturbed(self, worker: str) -> bool:
+    def is_disturbed(self, link: str) -> bool:
         """Whether there are rules but those that count."""
-        return self._runs(worker) and self._rules(worker).are_disturbing()
+        return self._runs(link) and self._rules(link).are_disturbing()
 
-    def traffic(self, worker: str) -> LinkTraffic:
+    def traffic(self, link: str) -> LinkTraffic:
         """Both streams since the link is watched."""
-        return self._rules(worker).traffic()
+        return self._rules(link).traffic()
 
-    def _rules(self, worker: str) -> PacketRules:
-        return PacketRules(CHAIN, partial(self._command, self._container(worker)), (_SENT, _RECEIVED))
+    def _rules(self, link: str) -> PacketRules:
+        return PacketRules(CHAIN, partial(self._command, self._container(link)), (_SENT, _RECEIVED))
 
-    def _runs(self, worker: str) -> bool:
-        api, container = docker_engine.connect(), self._container(worker)
+    def _runs(self, link: str) -> bool:
+        api, container = docker_engine.connect(), self._container(link)
         with docker_engine.engine_errors(f"inspect {container}"):
             try:
                 return bool(api.inspect_container(container)["State"]["Running"])
@@ -86,7 +98,7 @@ class ContainerLinks:
         return str(known["NetworkSettings"]["Networks"][project_of(self._state)]["IPAddress"])
 
     def _container(self, name: str) -> str:
-        return f"{project_of(self._state)}-{name}"
+        return f"{project_of(self._state)}-{broker_of(name) or name}"
 
     @staticmethod
     def _command(container: str, command: str) -> tuple[int, str, str]:
@@ -98,10 +110,11 @@ class ContainerLinks:
             return int(api.exec_inspect(made["Id"])["ExitCode"]), printed, errors
 
 
-def no_throttle() -> UsageError:
-    """The error of a throttled link in containers."""
+def only_lost(component: str, action: str) -> UsageError:
+    """The error of an action of a link that slows it, but for a loss."""
     return UsageError(
-        "the network between driver and executors cannot be throttled in containers",
-        detail="what a container receives has no queue of its own",
-        hint="take loss, which slows it, too: executor:loss=20%@planned; or local processes: TIDEMARK_BACKEND=local",
+        f"{component}:{action} cannot be injected in containers",
+        detail="there packets are lost or refused, and none wait",
+        hint=f"take loss, which slows the network, too: {component}:loss=20%@planned; or local processes:"
+        " TIDEMARK_BACKEND=local",
     )

@@ -1,10 +1,11 @@
-"""What a worker's executors exchange with their driver and with other executors, as packets: counted, and disturbed.
+"""What executors exchange with their driver, and the network proxy with a broker, as packets: counted, and disturbed.
 
-These connections have ports that nobody knows before, so no proxy can be between. A worker is started in a group of its
-own (:func:`group_of`), which its executors inherit. Rules of the kernel's packet filter mark the connections between a
-process of that group and the ports at which the driver and other executors listen, or at which its own executors do;
-everything else, so also what an executor tells its Python workers, is never looked at. A throttled packet waits in a
-class of the traffic control of the loopback interface.
+Connections of executors have ports that nobody knows before, so no proxy can be between. A worker is started in a
+group of its own (:func:`group_of`), which its executors inherit. Rules of the kernel's packet filter mark the
+connections between a process of that group and the ports at which the driver and other executors listen, or at which
+its own executors do; everything else, so also what an executor tells its Python workers, is never looked at. A
+throttled packet waits in a class of the traffic control of the loopback interface. A broker listens for the network
+proxy at a port of its own, which tells these packets.
 
 It takes root (``CAP_NET_ADMIN`` and ``CAP_SETGID``), ``iptables`` and, to throttle, ``tc``. Delays are not there: they
 need ``sch_netem``, which many kernels do not have.
@@ -62,7 +63,9 @@ def can_join_groups() -> bool:
     return any(all(first <= end < first + count for end in ends) for first, _, count in mapped)
 
 
-def must_be_possible(*, throttles: bool = False) -> None:
+def must_be_possible(
+    *, throttles: bool = False, what: str = "the network between driver and executors"
+) -> None:
     """Raise ``UsageError`` if this process may not filter packets, or has no program for it."""
     missing = [name for name in ("iptables", *(("tc",) if throttles else ())) if not shutil.which(name)]
     why = f"there is no {' and no '.join(missing)} on PATH" if missing else ""
@@ -70,10 +73,10 @@ def must_be_possible(*, throttles: bool = False) -> None:
         why = "this process may not change the packet filter (CAP_NET_ADMIN, CAP_SETGID)"
     if why or (why := _why_refused()) or (throttles and (why := _why_not_throttled())):
         raise UsageError(
-            "the network between driver and executors cannot be disturbed",
+            f"{what} cannot be disturbed",
             detail=why,
-            hint="run tidemark as root, with iptables and iproute2 installed; or take a link to Kafka, which needs"
-            " neither: broker:cut@planned",
+            hint="run tidemark as root, with iptables and iproute2 installed; or take another fault of a link to Kafka,"
+            " which needs neither: broker:cut@planned",
         )
 
 
@@ -91,19 +94,19 @@ def group_of(state: StateFolder, worker: str) -> int:
     return _FIRST_GROUP + _number(state, worker) % _GROUPS
 
 
-def chain_of(state: StateFolder, worker: str) -> str:
-    """The name of the chain of rules of a worker's link; those of its directions begin with it."""
-    return f"tidemark-{_number(state, worker):08x}"
+def chain_of(state: StateFolder, link: str) -> str:
+    """The name of the chain of rules of a link; those of its directions begin with it."""
+    return f"tidemark-{_number(state, link):08x}"
 
 
-def class_of(state: StateFolder, worker: str, stream: str) -> str:
+def class_of(state: StateFolder, link: str, stream: str) -> str:
     """The class of the traffic control in which a direction waits while it is throttled."""
-    number = 2 * (_number(state, worker) % 0x7000) + 1 + (stream == RESPONSES)
+    number = 2 * (_number(state, link) % 0x7000) + 1 + (stream == RESPONSES)
     return f"{_HANDLE}:{number:x}"
 
 
 class LocalLinks:
-    """The links of the workers of one stack; :class:`tidemark.stack.runtime.PacketLinks` documents each method."""
+    """The links of one stack; :class:`tidemark.stack.runtime.PacketLinks` documents each method."""
 
     def __init__(self, state: StateFolder) -> None:
         self._state = state
@@ -145,40 +148,47 @@ class LocalLinks:
         ]
         self._rules(worker).watch({_MARKING: marked, _TELLING: told})
 
-    def forget(self, worker: str) -> None:
-        """Take all rules of a worker's link out, if there are any."""
-        if _has(_NET_ADMIN) and shutil.which("iptables"):
-            self._stop_throttling(worker)
-            self._rules(worker).forget()
+    def watch_broker(self, link: str, port: int, clients: Sequence[str]) -> None:
+        """Count what passes between the network proxy, through which all clients come, and the broker."""
+        del clients
+        chain = chain_of(self._state, link)
+        told = [f"-p tcp --dport {port} -j {chain}-s", f"-p tcp --sport {port} -j {chain}-r"]
+        self._rules(link).watch({_TELLING: told})
 
-    def disturb(self, worker: str, toxics: Sequence[Toxic]) -> None:
+    def forget(self, link: str) -> None:
+        """Take all rules of a link out, if there are any."""
+        if _has(_NET_ADMIN) and shutil.which("iptables"):
+            self._stop_throttling(link)
+            self._rules(link).forget()
+
+    def disturb(self, link: str, toxics: Sequence[Toxic]) -> None:
         """Disturb a watched link; an error may leave it disturbed in part."""
         for toxic in toxics:
             if toxic.kind == "bandwidth":
-                self._throttle(worker, toxic)
+                self._throttle(link, toxic)
             else:
-                self._rules(worker).disturb(toxic)
+                self._rules(link).disturb(toxic)
 
-    def heal(self, worker: str) -> None:
+    def heal(self, link: str) -> None:
         """Take what disturbs a link out, and leave it watched."""
-        rules = self._rules(worker)
+        rules = self._rules(link)
         if rules.are_there():
             rules.heal()
-        self._stop_throttling(worker)
+        self._stop_throttling(link)
 
-    def is_disturbed(self, worker: str) -> bool:
+    def is_disturbed(self, link: str) -> bool:
         """Whether there are rules but those that count."""
-        return self._rules(worker).are_disturbing() or bool(self._throttled(worker))
+        return self._rules(link).are_disturbing() or bool(self._throttled(link))
 
-    def traffic(self, worker: str) -> LinkTraffic:
+    def traffic(self, link: str) -> LinkTraffic:
         """Both streams since the link is watched.
 
         When a byte passed is not known. Of a throttled link it is known how often packets had to wait (``queued``).
         """
-        throttled, rules = self._throttled(worker), self._rules(worker)
+        throttled, rules = self._throttled(link), self._rules(link)
 
         def queued(stream: str) -> int:
-            class_id = class_of(self._state, worker, stream)
+            class_id = class_of(self._state, link, stream)
             if class_id not in throttled:
                 return 0
             found = _QUEUED.search(rules.run(f"tc -s class show dev lo classid {class_id}"))
@@ -186,14 +196,14 @@ class LocalLinks:
 
         return rules.traffic(queued)
 
-    def _throttle(self, worker: str, toxic: Toxic) -> None:
-        class_id, rules = class_of(self._state, worker, toxic.stream), self._rules(worker)
+    def _throttle(self, link: str, toxic: Toxic) -> None:
+        class_id, rules = class_of(self._state, link, toxic.stream), self._rules(link)
         with _traffic_control():
             if f"htb {_HANDLE}:" not in rules.run("tc qdisc show dev lo root"):
                 rules.run(f"tc qdisc add dev lo root handle {_HANDLE}: htb")
             rate = f"{toxic.attributes['rate']}kbps"  # tc's word for kilobytes a second
             rules.run(f"tc class replace dev lo parent {_HANDLE}: classid {class_id} htb rate {rate}")
-        chain, end = chain_of(self._state, worker), STREAMS[toxic.stream]
+        chain, end = chain_of(self._state, link), STREAMS[toxic.stream]
         # As packets are told apart, so are they classified: by the rules that lead to the direction's chain.
         for rule in rules.listed("filter"):
             told, _, target = rule.partition(" -j ")
@@ -203,25 +213,25 @@ class LocalLinks:
                     f" -j CLASSIFY --set-class {class_id}"
                 )
 
-    def _throttled(self, worker: str) -> list[str]:
+    def _throttled(self, link: str) -> list[str]:
         """The classes of the traffic control that the link has."""
         if not shutil.which("tc"):
             return []
-        shown = self._rules(worker).run("tc class show dev lo").split()
-        return [one for stream in STREAMS if (one := class_of(self._state, worker, stream)) in shown]
+        shown = self._rules(link).run("tc class show dev lo").split()
+        return [one for stream in STREAMS if (one := class_of(self._state, link, stream)) in shown]
 
-    def _stop_throttling(self, worker: str) -> None:
-        if self._rules(worker).are_there():
-            _command(f"iptables -w -t mangle -F {chain_of(self._state, worker)}{_CLASSIFYING.end}")
-        if throttled := self._throttled(worker):
+    def _stop_throttling(self, link: str) -> None:
+        if self._rules(link).are_there():
+            _command(f"iptables -w -t mangle -F {chain_of(self._state, link)}{_CLASSIFYING.end}")
+        if throttled := self._throttled(link):
             with _traffic_control():
                 for class_id in throttled:
                     _command(f"tc class del dev lo classid {class_id}")
-                if not self._rules(worker).run("tc class show dev lo").strip():
+                if not self._rules(link).run("tc class show dev lo").strip():
                     _command("tc qdisc del dev lo root")
 
-    def _rules(self, worker: str) -> PacketRules:
-        return PacketRules(chain_of(self._state, worker), _command, (_MARKING, _TELLING, _CLASSIFYING))
+    def _rules(self, link: str) -> PacketRules:
+        return PacketRules(chain_of(self._state, link), _command, (_MARKING, _TELLING, _CLASSIFYING))
 
     @staticmethod
     def _mark(worker: str) -> str:
@@ -257,9 +267,9 @@ def _groups(process: ProcessId) -> set[int] | None:
     return None
 
 
-def _number(state: StateFolder, worker: str) -> int:
-    """One of a worker of a stack, the same for every program that uses the stack."""
-    return zlib.crc32(f"{state.path}/{worker}".encode())
+def _number(state: StateFolder, link: str) -> int:
+    """One of a link of a stack, the same for every program that uses the stack; a worker's is that of its link."""
+    return zlib.crc32(f"{state.path}/{link}".encode())
 
 
 def _in_pieces(ports: Sequence[int]) -> Iterator[str]:

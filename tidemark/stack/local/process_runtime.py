@@ -22,6 +22,7 @@ from tidemark.processes import ProcessId, end, spawn, tail
 from tidemark.stack.api import ComponentKind, ComponentState, ComponentStatus, Executor
 from tidemark.stack.components.ports import listens
 from tidemark.stack.local.packet_links import LocalLinks, can_join_groups, group_of
+from tidemark.stack.packet_rules import packets_of
 from tidemark.stack.registry import ComponentRecord, StateFolder, Target, end_processes
 from tidemark.waiting import wait_until
 
@@ -184,6 +185,8 @@ class ProcessRuntime:
         for component in self._state.components():
             if component.kind is ComponentKind.WORKER:
                 self.packet_links.forget(component.name)
+            elif component.kind is ComponentKind.BROKER:
+                self.packet_links.forget(packets_of(component.name))
 
     def wrap(self, argv: Sequence[str], _folder: Path) -> list[str]:
         """The command unchanged."""
