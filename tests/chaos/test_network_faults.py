@@ -53,7 +53,10 @@ def test_a_disturbed_network_is_healed_and_every_row_is_right(join, sink, own_st
     assert result.verdict.counts["duplicates_permitted"] == 0 or sink == SPARK
     for fault in must_be_proved(RunDirectory(result.run_dir), asked).values():
         seen = fault.proof["traffic"]
-        assert all(seen["before"][way]["received"] > 0 for way in ("requests", "responses"))
+        assert all(one["passed"] <= one["received"] for one in seen["before"].values())
+        assert (
+            sum(one["received"] for one in seen["before"].values()) > 0
+        )  # a broker may have had nothing to answer yet
         assert all(seen["after"][way]["passed"] > 0 for way in ("requests", "responses"))
         assert fault.proof["first_bytes_after_s"] < HEAL_S
 
