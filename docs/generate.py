@@ -59,7 +59,7 @@ FAULT_WORDS = (
     "A killed driver is started again at once, a killed executor is replaced by Spark. `--kill-executors 3` is "
     "`executor*3`, `--kill-drivers 3` is `driver@written*3`. `cut` and what begins with it, `delay`, `jitter`, "
     "`throttle`, `loss` and `reset` disturb the network: of a broker that to Spark, of an executor that to its driver "
-    "and to other executors (in containers without `throttle`); {amounts} have an amount. "
+    "and to other executors (in containers without `delay`, `jitter` and `throttle`); {amounts} have an amount. "
     "A fault that could not be injected at its point makes the run `UNKNOWN`."
 )
 PORT_WORDS = (
@@ -68,8 +68,8 @@ PORT_WORDS = (
 )
 IMAGE_WORDS = (
     "The backend `compose` has one image, `tidemark:` and a tag made of its content, from `{base}`: Debian's Java, "
-    "Python and iptables (workers have `NET_ADMIN` for their own network), the wheels of `compose/requirements.lock` "
-    "and the jars of `tidemark/stack/install/jars.lock`. Both "
+    "Python and iptables (workers and brokers have `NET_ADMIN` for their own network), the wheels of "
+    "`compose/requirements.lock` and the jars of `tidemark/stack/install/jars.lock`. Both "
     "backends run Kafka {kafka}. `tidemark up --backend local --kafka VERSION` starts brokers of {others}, from the "
     "jars of `tidemark/stack/install/brokers.lock`."
 )

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 
 from tidemark.campaigns import soak as soaking
@@ -28,6 +29,10 @@ def fault(what="driver@written", injected=True, recovery_s=4.0):
         component=spec.component, action=spec.action, point=spec.point, at_utc="-", injected=injected, batch=3,
         recovery_s=recovery_s,
     )  # fmt: skip
+
+
+def replace_proof(line, **proof):
+    return msgspec.structs.replace(line, proof=proof)
 
 
 def ran(number, faults, verdict="VALID", **fields):
@@ -68,7 +73,7 @@ def test_what_a_soak_draws_can_be_asked_for():
     assert read_schedule(write_schedule(drawn))
 
 
-def test_faults_that_no_run_has_met_are_drawn_first():
+def test_faults_that_were_not_injected_yet_are_drawn_first_but_not_for_ever():
     every = soak_of().unmet()
     assert len(every) == sum(map(len, POINTS.values()))
 
@@ -77,6 +82,11 @@ def test_faults_that_no_run_has_met_are_drawn_first():
     met = soak_of(ran(0, [fault("driver@written"), fault("broker@planned", injected=False)])).unmet()
     [left] = every - met
     assert left.label == "kill driver at written"
+    tried = replace_proof(fault("broker@planned", injected=False), tried=[{"batch": 3, "seconds": 1.0}])
+    assert {one.label for one in every - soak_of(ran(0, [tried]), ran(1, [tried])).unmet()} == {
+        "kill broker at planned"
+    }
+    assert soak_of(ran(0, [tried])).unmet() == every
     asked = run_options(SoakOptions(Path("runs"), faults=1), 0, unmet={left})
     assert asked.faults == "driver@written"
 

@@ -1,10 +1,15 @@
 """Faults of the network: cut, delayed, throttled, lossy or reset for a time, and healed.
 
-Driver and executors reach each broker through a link of the network proxy; tidemark's own clients do not. In containers
-these links are packets that the kernel's filter tells from others, and so are those of executors to their driver and to
-each other; of a loss those between the proxy and a broker, too. A link is disturbed
-while the batch is kept at its point. What came of it is counted at both its ends, before, during and after: a
-disturbance that nothing met, or that let through what it should not, counts as not injected.
+What a link is:
+
+- from Spark to a broker on local processes: connections through the network proxy; tidemark's own do not go through it.
+  The proxy cannot lose packets, so a loss is between the proxy and the broker, by the kernel's packet filter.
+- from Spark to a broker in containers: packets, by the packet filter of the broker's container.
+- of an executor: what the executors of its worker exchange with their driver and with those of other workers, as
+  packets.
+
+A link is disturbed while the batch is kept at its point. What came of it is counted at both its ends, before, during
+and after: a disturbance that nothing met, or that let through what it should not, counts as not injected.
 """
 
 from __future__ import annotations
@@ -21,7 +26,7 @@ from tidemark.faults.schedule import FaultSpec, PlannedFault
 from tidemark.faults.sink_progress import Proof
 from tidemark.faults.target import FaultTarget, now_utc
 from tidemark.formats.faults import Fault, FaultAction, FaultComponent
-from tidemark.stack import REQUESTS, RESPONSES, LinkTraffic, StreamTraffic, Toxic
+from tidemark.stack import REQUESTS, RESPONSES, ComponentKind, LinkTraffic, StreamTraffic, Toxic
 from tidemark.waiting import pause
 
 HEALED_S = 10.0
@@ -127,7 +132,15 @@ def has_effect(
 
 def note_traffic(target: FaultTarget, spec: FaultSpec) -> None:
     """Note what the links that a fault may disturb have seen until now: from here on it is the traffic before it."""
-    links = [link for packets in _links_to_brokers(spec) for link in _broker_links(target, packets).values()]
+    brokers = target.stack.components(ComponentKind.BROKER)
+    of_brokers = {
+        part.action is FaultAction.LOSS for part in spec.parts if part.disturbs(FaultComponent.BROKER)
+    }
+    links = [
+        target.stack.watch_broker_link(broker, packets=packets)
+        for packets in of_brokers
+        for broker in brokers
+    ]
     if spec.disturbs(FaultComponent.EXECUTOR):
         links += target.stack.watch_links(target.driver)
     for link in links:
@@ -167,31 +180,26 @@ def inject_into_network(
 def disturbed_link(target: FaultTarget, fault: PlannedFault, unless: Unless) -> DisturbedLink | None:
     """The link that a fault is to disturb; ``None`` if no executor runs. New executors are watched from now on."""
     if fault.spec.component is FaultComponent.BROKER:
-        links = _broker_links(target, fault.spec.action is FaultAction.LOSS)
-        broker = fault.choose(sorted(links))
-        return DisturbedLink(target, fault, links[broker], {"component_name": broker}, unless)
+        broker = fault.choose(target.stack.components(ComponentKind.BROKER))
+        link = target.stack.watch_broker_link(broker, packets=fault.spec.action is FaultAction.LOSS)
+        _note_anew(target, link)
+        return DisturbedLink(target, fault, link, {"component_name": broker}, unless)
     executors = target.stack.executors(target.driver)
     if not executors:
         return None
-    for link in target.stack.watch_links(
-        target.driver
-    ):  # with the ports at which its executors listen by now
-        if link not in target.traffic:
-            target.traffic[link] = target.stack.link_traffic(link)
+    for link in target.stack.watch_links(target.driver):  # at the ports at which its executors listen by now
+        _note_anew(target, link)
     chosen = fault.choose(executors)
     ids = [executor.executor_id for executor in executors if executor.worker == chosen.worker]
     victim = {"component_name": chosen.worker, "executor_ids": ids}
     return DisturbedLink(target, fault, chosen.worker, victim, unless)
 
 
-def _links_to_brokers(spec: FaultSpec) -> set[bool]:
-    """Whether the links that a fault, or those that overlap it, may disturb are packets; nothing if no broker's are."""
-    return {part.action is FaultAction.LOSS for part in spec.parts if part.disturbs(FaultComponent.BROKER)}
-
-
-def _broker_links(target: FaultTarget, packets: bool) -> Mapping[str, str]:
-    """The link of each broker; the proxy lets no packets be lost."""
-    return target.stack.watch_broker_links(target.driver, packets=packets)
+def _note_anew(target: FaultTarget, link: str) -> None:
+    """Note what a link has seen, if nothing is noted, or it was started again since then, and counts from the start."""
+    now, before = target.stack.link_traffic(link), target.traffic.get(link)
+    if before is None or any(now.streams[one].received < before.streams[one].received for one in _BOTH):
+        target.traffic[link] = now
 
 
 class DisturbedLink:

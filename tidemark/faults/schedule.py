@@ -86,7 +86,7 @@ class FaultSpec:
         return any(part.action in NETWORK_ACTIONS for part in self.parts)
 
     def disturbs(self, component: FaultComponent) -> bool:
-        """Whether it disturbs the network of such a component: of a broker a proxy has to be between."""
+        """Whether it disturbs the network of such a component."""
         return any(part.component is component and part.action in NETWORK_ACTIONS for part in self.parts)
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidemark.errors import UsageError
+from tidemark.errors import TidemarkError, UsageError
 from tidemark.faults.schedule import FaultSpec, write_schedule
 from tidemark.formats.faults import (
     IN_ROLE,
@@ -17,7 +17,7 @@ from tidemark.formats.faults import (
 from tidemark.runner.run_options import OWN_SINK, SINKS, RunOptions
 from tidemark.stack import POWERS, StackSpec
 from tidemark.stack.compose.container_links import only_lost
-from tidemark.stack.install.network_proxy_program import can_be_built, must_be_buildable
+from tidemark.stack.install.network_proxy_program import must_be_buildable
 from tidemark.stack.local import packet_links
 
 MAINTENANCE_INTERVAL = "spark.sql.streaming.stateStore.maintenanceInterval"
@@ -51,30 +51,34 @@ def must_be_injectable(options: RunOptions, spec: StackSpec) -> None:
 
 def _must_be_possible_on_processes(of_network: Sequence[FaultSpec]) -> None:
     """Raise ``UsageError`` if this machine lacks what faults of the network need."""
-    of_executors = [part for part in of_network if part.component is FaultComponent.EXECUTOR]
-    of_brokers = [part for part in of_network if part.component is FaultComponent.BROKER]
-    if of_brokers:
-        must_be_buildable()
-    if any(part.action is FaultAction.LOSS for part in of_brokers):
-        packet_links.must_be_possible(what="the packets between Spark and Kafka")
-    if of_executors:
-        throttles = any(part.action is FaultAction.THROTTLE for part in of_executors)
-        packet_links.must_be_possible(throttles=throttles)
+    for part in of_network:
+        if part.component is FaultComponent.BROKER:
+            must_be_buildable()
+            if part.action is FaultAction.LOSS:
+                packet_links.must_be_possible("packets between Spark and Kafka")
+        else:
+            throttles = part.action is FaultAction.THROTTLE
+            what = "the network between driver and executors"
+            packet_links.must_be_possible(what, of_executors=True, throttles=throttles)
 
 
 def possible_link_faults(backend: str) -> frozenset[tuple[FaultComponent, FaultAction]]:
     """What can be done to which links on such a stack on this machine."""
     if "packets" not in POWERS[backend]:
         return frozenset()
-    if backend != "local":
-        return frozenset(what for what in LINK_FAULTS if what[1] not in WAITING)
-    filters = packet_links.is_possible()
     return frozenset(
         (component, action)
         for component, action in LINK_FAULTS
-        if (filters or (component is FaultComponent.BROKER and action is not FaultAction.LOSS))
-        and (can_be_built() or component is not FaultComponent.BROKER)
+        if (_is_possible_on_processes(component, action) if backend == "local" else action not in WAITING)
     )
+
+
+def _is_possible_on_processes(component: FaultComponent, action: FaultAction) -> bool:
+    try:
+        _must_be_possible_on_processes([FaultSpec(component, action)])
+    except TidemarkError:
+        return False
+    return True
 
 
 def _must_have_brokers(spec: FaultSpec, options: RunOptions, stack: StackSpec) -> None:

@@ -132,6 +132,9 @@ class Program(Conversation):
 
 MOST_LINES = 400
 """Of a log: the exception of PySpark comes before the stack trace of the server, some hundred lines."""
+LAST_LINES = 12
+"""Of these those that an error quotes."""
+_TRACE = "Traceback (most recent call last)"
 _OF_THE_SERVER = "\nJVM stacktrace:"
 _NOT_OF_A_SESSION = "[CANNOT_MODIFY_CONFIG]"
 _LOST = ("[NO_ACTIVE_SESSION]", "[INVALID_HANDLE.SESSION", "StatusCode.UNAVAILABLE")
@@ -142,13 +145,14 @@ def _as_error(program: str, code: int, words: str) -> TidemarkError:
     """The error that a program's exit code stands for; a program that says ``error: ...`` is quoted, not wrapped."""
     kind = UsageError if code == UsageError.exit_code else TestbedError
     text = words.strip()
-    _, said, told = f"\n{text}".rpartition("\nerror: ")
+    _, said, told = "\n".join(["", *text.splitlines()[-LAST_LINES:]]).rpartition("\nerror: ")
     if said:
         message, _, rest = told.partition("\n")
         detail, _, hint = rest.partition("hint:")
         return kind(message, detail=detail.replace("why:", "").strip(), hint=hint.strip())
-    text = text.partition(_OF_THE_SERVER)[0].strip()
-    if _NOT_OF_A_SESSION in text:
+    head, of_python, last_trace = text.rpartition(_TRACE)
+    text = head + of_python + last_trace.partition(_OF_THE_SERVER)[0].strip()
+    if _NOT_OF_A_SESSION in last_trace and of_python:
         return UsageError(
             "Spark does not take a setting of --conf from a session",
             detail=text[text.rindex(_NOT_OF_A_SESSION) :],
@@ -165,6 +169,6 @@ def _as_error(program: str, code: int, words: str) -> TidemarkError:
         )
     return kind(
         f"`python -m {program}` ended with exit code {code}",
-        detail="\n".join(text.splitlines()[-12:]),
+        detail="\n".join(text.splitlines()[-LAST_LINES:]),
         hint="`tidemark status` says whether the stack is well",
     )

@@ -147,7 +147,7 @@ class RunOptions:
 
     @property
     def needs_proxy(self) -> bool:
-        """Whether Spark has to reach Kafka through the network proxy, where there is one; in no other run it does."""
+        """Whether Spark has to reach Kafka through the network proxy, on a stack that has one; else it does not."""
         return any(spec.disturbs(FaultComponent.BROKER) for spec in self.fault_specs)
 
     def storage_of(self, records: int) -> Storage:

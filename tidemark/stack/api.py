@@ -190,21 +190,23 @@ class Stack(Protocol):
     def watch_links(self, driver: str) -> list[str]:
         """Count what executors exchange with their driver and with those of other workers.
 
-        Returns the names of the links: those of the workers that run executors of the driver. A driver or an executor
+        Returns the names of the links: those of the workers that run executors of the driver, none if it does not run.
+        A driver or an executor
         that is started later is not known to them until this is called again; what is counted and disturbed goes on.
         Raises ``UsageError`` where packets cannot be told apart, ``TestbedError`` if another process watches them.
         """
 
-    def watch_broker_links(self, driver: str, *, packets: bool = False) -> dict[str, str]:
-        """Count what a driver and its executors exchange with each broker; a link for each name of a broker.
+    def watch_broker_link(self, broker: str, *, packets: bool = False) -> str:
+        """Count what Spark exchanges with a broker; returns the name of the link.
 
-        On local processes the links go through the network proxy, which counts since it was started, if not ``packets``
-        are asked for: what is between the proxy and the brokers is counted as packets then. In containers they always
-        are. What is started later is not known, and what is raised, as of :meth:`watch_links`.
+        On local processes it goes through the network proxy, which counts since it was started. With ``packets`` what
+        is between the proxy and the broker is counted as packets from now on, in containers always what is between the
+        broker and all but brokers and this machine. Of a broker that was started again this has to be called again.
+        Raises ``UsageError`` where packets cannot be told apart, ``TestbedError`` if another process watches them.
         """
 
     def unwatch_links(self) -> None:
-        """End what these two have begun, and all disturbances of links that are counted as packets."""
+        """End what this process has begun with these two, and all disturbances of links that it counts as packets."""
 
     def disturb_link(self, link: str, toxics: Sequence[Toxic]) -> None:
         """Disturb a link from Spark to a broker, through the network proxy or watched as packets; or one of a worker.

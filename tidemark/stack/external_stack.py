@@ -101,12 +101,7 @@ class ExternalStack:
         """Raises ``UsageError``."""
         raise no_packets(self._record.backend)
 
-    def watch_broker_links(
-        self,
-        driver: str,  # noqa: ARG002 (the protocol's)
-        *,
-        packets: bool = False,  # noqa: ARG002 (the protocol's)
-    ) -> dict[str, str]:
+    def watch_broker_link(self, broker: str, *, packets: bool = False) -> str:  # noqa: ARG002 (the protocol's)
         """Raises ``UsageError``."""
         raise no_packets(self._record.backend)
 

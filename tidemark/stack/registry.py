@@ -155,7 +155,7 @@ class Target(msgspec.Struct, frozen=True):
 
     With ``container``, ``process`` is one inside it, and ``None`` means the whole container. ``network``: disconnect
     instead of suspend. ``family``: the process and all its descendants. ``link`` is a broker whose link through the
-    network proxy is disturbed, or a worker whose executors' link is watched; then there is nothing else.
+    network proxy is disturbed, or a worker or ``BROKER-packets`` whose packets are watched; then there is nothing else.
     """
 
     process: ProcessId | None = None

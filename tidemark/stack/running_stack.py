@@ -35,6 +35,7 @@ from tidemark.stack.api import (
 )
 from tidemark.stack.components import launch_specs
 from tidemark.stack.components.kafka_security import CLIENT_FILE
+from tidemark.stack.components.names import broker_names
 from tidemark.stack.components.ports import free_ports
 from tidemark.stack.install.network_proxy_program import provide_network_proxy
 from tidemark.stack.install.schema_registry import provide_registry
@@ -129,37 +130,32 @@ class RunningStack:
 
     def watch_links(self, driver: str) -> list[str]:
         """Count what the executors of each worker exchange with the rest of a driver's application."""
-        of_driver, executors = self._living(driver), self.executors(driver)
+        of_driver = self._state.component(driver)
+        if of_driver is None or not self._runtime.runs(of_driver):
+            return []
+        executors = self.executors(driver)
         workers = sorted({executor.worker for executor in executors})
         for worker in workers:
-            self._note_watcher(worker)
+            suspension.claim(self._state, worker)
             own = [executor for executor in executors if executor.worker == worker]
             others = [executor for executor in executors if executor.worker != worker]
             self._runtime.packet_links.watch(worker, of_driver, own, others)
         return workers
 
-    def watch_broker_links(self, driver: str, *, packets: bool = False) -> dict[str, str]:
-        """Count what Spark exchanges with each broker, through the proxy or as packets."""
-        brokers = self.components(ComponentKind.BROKER)
+    def watch_broker_link(self, broker: str, *, packets: bool = False) -> str:
+        """Count what Spark exchanges with a broker, through the proxy or as packets."""
         if "proxy" in POWERS[self._record.backend] and not packets:
-            return dict(zip(brokers, brokers, strict=True))
-        clients = [self._living(driver).name, *self.components(ComponentKind.WORKER)]
-        for broker, port in zip(brokers, self._record.proxied_ports or [0] * len(brokers), strict=True):
-            self._note_watcher(packets_of(broker))
-            self._runtime.packet_links.watch_broker(packets_of(broker), port, clients)
-        return {broker: packets_of(broker) for broker in brokers}
-
-    def _note_watcher(self, link: str) -> None:
-        """Leave word that this process watches a link, which is healed if it dies."""
-        name = network_links.suspension_name(link)
-        suspension.must_be_free(self._state, name)
-        self._state.add("stopped", Stopped(Target(link=link), ProcessId.own()), name)
+            return broker
+        ports = dict(
+            zip(broker_names(len(self._record.kafka_ports)), self._record.proxied_ports, strict=False)
+        )
+        suspension.claim(self._state, packets_of(broker))
+        self._runtime.packet_links.watch_broker(broker, ports.get(broker, 0))
+        return packets_of(broker)
 
     def unwatch_links(self) -> None:
         """End that, and all disturbances of links that are packets."""
-        brokers = self.components(ComponentKind.BROKER)
-        for link in (*self.components(ComponentKind.WORKER), *map(packets_of, brokers)):
-            self._resume_link(link)
+        suspension.give_back(self._state, self._runtime)
 
     def disturb_link(self, link: str, toxics: Sequence[Toxic]) -> None:
         """Disturb the link from Spark to a broker, or that of a worker's executors."""

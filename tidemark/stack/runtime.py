@@ -28,11 +28,10 @@ class PacketLinks(Protocol):
     ) -> None:
         """Count what the executors ``own`` of a worker exchange; a link that is watched already goes on counting."""
 
-    def watch_broker(self, link: str, port: int, clients: Sequence[str]) -> None:
-        """Count what comes to a broker, and what it answers.
+    def watch_broker(self, broker: str, port: int) -> None:
+        """Count what Spark's clients of Kafka send to a broker, and what it answers.
 
-        ``port`` is that at which it listens for the network proxy, 0 where there is none; ``clients`` are the names of
-        the components that Spark's clients of Kafka are in.
+        ``port`` is that at which it listens for the network proxy, 0 where there is none.
         """
 
     def forget(self, link: str) -> None:

@@ -60,14 +60,31 @@ def is_of_packets(state: StateFolder, link: str) -> bool:
     return component is not None and component.kind is ComponentKind.WORKER
 
 
-def must_be_free(state: StateFolder, name: str) -> None:
-    """Raise ``TestbedError`` if another process that lives has suspended, or watches, what has this name."""
+def claim(state: StateFolder, link: str) -> None:
+    """Leave word that this process watches a link, which is healed if it dies.
+
+    Raises ``TestbedError`` if another process that lives does.
+    """
+    name = network_links.suspension_name(link)
+    with _target_lock(state, Target(link=link)):
+        for path, record in state.records("stopped", Stopped):
+            if path.stem == name and record.owner != ProcessId.own() and record.owner.alive:
+                raise TestbedError(
+                    f"{name} is used by another process of this stack: {record.owner.pid}",
+                    hint="run one after the other, or each on a stack of its own",
+                )
+        state.add("stopped", Stopped(Target(link=link), ProcessId.own()), name)
+
+
+def give_back(state: StateFolder, runtime: Runtime) -> None:
+    """End what this process watches as packets."""
     for path, record in state.records("stopped", Stopped):
-        if path.stem == name and record.owner != ProcessId.own() and record.owner.alive:
-            raise TestbedError(
-                f"{name} is used by another process of this stack: {record.owner.pid}",
-                hint="run one after the other, or each on a stack of its own",
-            )
+        if (
+            record.owner == ProcessId.own()
+            and record.target.link
+            and is_of_packets(state, record.target.link)
+        ):
+            resume(state, runtime, record.target, path.stem)
 
 
 @contextmanager

@@ -7,8 +7,8 @@ import os
 import pytest
 
 from tidemark.errors import FetchError, UsageError
-from tidemark.formats.faults import FaultAction, FaultComponent
-from tidemark.runner import RunOptions
+from tidemark.formats.faults import LINK_ACTIONS, LINK_FAULTS, FaultAction, FaultComponent
+from tidemark.runner import RunOptions, possible_faults
 from tidemark.runner.one_run import _must_be_possible
 from tidemark.runner.possible_faults import possible_link_faults
 from tidemark.stack import StackSpec
@@ -53,11 +53,31 @@ def test_where_the_packet_filter_is_out_of_reach_links_of_executors_are_refused(
 
 
 def test_packets_to_kafka_are_lost_by_the_packet_filter(monkeypatch):
-    monkeypatch.setattr(packet_links, "_why_refused", lambda: "no module statistic")
+    needed = []
+
+    def why_impossible(**what):
+        needed.append(what)
+        return "no module statistic"
+
+    monkeypatch.setattr(packet_links, "why_impossible", why_impossible)
+    monkeypatch.setattr(possible_faults, "must_be_buildable", lambda: None)
     with pytest.raises(UsageError, match="packets between Spark and Kafka cannot be disturbed") as error:
         _must_be_possible(RunOptions("inner", faults="broker:loss=5%@planned"), StackSpec("local"))
     assert error.value.detail == "no module statistic"
-    assert (FaultComponent.BROKER, FaultAction.LOSS) not in possible_link_faults("local")
+    assert needed == [{"of_executors": False, "throttles": False}]
+    assert possible_link_faults("local") == {
+        (FaultComponent.BROKER, action)
+        for action in LINK_ACTIONS[FaultComponent.BROKER]
+        if action is not FaultAction.LOSS
+    }
+
+
+def test_without_traffic_control_a_throttled_executor_alone_is_impossible(monkeypatch):
+    monkeypatch.setattr(
+        packet_links, "why_impossible", lambda *, throttles, **_: "no tc" if throttles else ""
+    )
+    monkeypatch.setattr(possible_faults, "must_be_buildable", lambda: None)
+    assert LINK_FAULTS - possible_link_faults("local") == {(FaultComponent.EXECUTOR, FaultAction.THROTTLE)}
 
 
 def test_other_faults_need_no_proxy(monkeypatch, tmp_path):

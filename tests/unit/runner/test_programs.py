@@ -54,3 +54,19 @@ def test_what_another_program_has_printed_before_into_the_same_log_is_not_quoted
     (tmp_path / "log").write_text("error: of another\n\nJVM stacktrace:\n")
 
     assert ended("out of memory\n").detail == "out of memory"
+
+
+def test_an_exception_that_was_handled_before_is_not_the_one_that_is_quoted(ended):
+    last = "Traceback (most recent call last):\n  File 'job.py', line 1\nValueError: no such column\n"
+    error = ended(f"{REFUSED}\nerror: one row was left out\n{STACK}{last}")
+
+    assert isinstance(error, TestbedError)
+    assert error.detail.splitlines()[-1] == "ValueError: no such column"
+
+
+def test_a_driver_that_was_lost_is_one_whatever_was_logged_before(ended):
+    last = "Traceback (most recent call last):\npyspark.errors.Lost: [NO_ACTIVE_SESSION] gone\n"
+    error = ended(f"UserWarning: [CANNOT_MODIFY_CONFIG] ignored\n{REFUSED}\n{last}")
+
+    assert isinstance(error, TestbedError)
+    assert error.message == "the Spark driver was lost while the query ran"

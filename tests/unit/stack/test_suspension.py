@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from tidemark.errors import ContainerEngineError, DaemonDied
+from tidemark.errors import ContainerEngineError, DaemonDied, TestbedError
 from tidemark.processes import ProcessId, end
 from tidemark.stack.local import process_runtime
 from tidemark.stack.local.process_runtime import ProcessRuntime
+from tidemark.stack.packet_rules import packets_of
 from tidemark.stack.registry import Stopped, Target
-from tidemark.stack.suspension import resume, resume_abandoned, suspend, suspended
+from tidemark.stack.suspension import claim, give_back, resume, resume_abandoned, suspend, suspended
 from tidemark.waiting import wait_until
 
 
@@ -129,3 +130,21 @@ def test_a_member_that_has_left_a_family_runs_on(runtime, sleeper, monkeypatch):
 
     assert parent.paused
     goes_on(left)
+
+
+def test_a_link_that_another_process_watches_is_neither_watched_nor_given_back(state, runtime, sleeper):
+    state.make()
+    forgotten = []
+    runtime.packet_links.forget = forgotten.append
+    mine, theirs = packets_of("broker"), packets_of("broker-2")
+    state.add("stopped", Stopped(Target(link=theirs), sleeper()), f"link-{theirs}")
+
+    claim(state, mine)
+    claim(state, mine)
+    with pytest.raises(TestbedError, match="is used by another process") as error:
+        claim(state, theirs)
+    give_back(state, runtime)
+
+    assert "one after the other" in error.value.hint
+    assert forgotten == [mine]
+    assert [record.target.link for _, record in state.records("stopped", Stopped)] == [theirs]

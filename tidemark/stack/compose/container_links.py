@@ -1,31 +1,29 @@
 """What executors exchange with their driver, and Spark with a broker, as packets of a container.
 
 A container has a network of its own, in which the addresses of the others' containers tell the packets: in a worker's
-those of the driver and of other workers are the link, in a broker's those of the driver and of all workers. The rules
-of the packet filter are made inside, by a command that the engine runs as root; the containers of workers and brokers
-have ``CAP_NET_ADMIN`` for that.
+those of the driver and of other workers are the link, in a broker's all but those of brokers and of this machine. The
+rules of the packet filter are made inside, by a command that the engine runs as root; the containers of workers and
+brokers have ``CAP_NET_ADMIN`` for that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 from docker.errors import NotFound
 
 from tidemark.errors import UsageError
-from tidemark.stack.api import REQUESTS, RESPONSES, Executor, LinkTraffic, Toxic
+from tidemark.stack.api import REQUESTS, RESPONSES, ComponentKind, Executor, LinkTraffic, Toxic
 from tidemark.stack.compose import docker_engine
 from tidemark.stack.compose.compose_project import project_of
-from tidemark.stack.packet_rules import STREAMS, Hook, PacketRules, broker_of
+from tidemark.stack.packet_rules import STREAMS, Hook, PacketRules, broker_of, packets_of
 from tidemark.stack.registry import ComponentRecord, StateFolder
 
 CHAIN = "tidemark"
 """Each container has its own chains."""
 _SENT, _RECEIVED = Hook("filter", "OUTPUT -p tcp", "-out"), Hook("filter", "INPUT -p tcp", "-in")
-_SIDES = {_SENT: "-d", _RECEIVED: "-s"}
-"""The option of a rule with the address of the other container."""
 
 
 class ContainerLinks:
@@ -40,21 +38,29 @@ class ContainerLinks:
         """Begin to count what passes between the worker's container and those of the driver and of the others."""
         del own  # all that its container sends
         names = [driver.name, *sorted({executor.worker for executor in others})]
-        self._watch(worker, names, {_SENT: REQUESTS, _RECEIVED: RESPONSES})
+        addresses = [*filter(None, map(self._address, names))]
+        sent = [f"-d {address} -j {CHAIN}-{STREAMS[REQUESTS]}" for address in addresses]
+        received = [f"-s {address} -j {CHAIN}-{STREAMS[RESPONSES]}" for address in addresses]
+        self._rules(worker).watch({_SENT: sent, _RECEIVED: received})
 
-    def watch_broker(self, link: str, port: int, clients: Sequence[str]) -> None:
-        """Begin to count what passes between the broker's container and those of the clients."""
-        del port  # whatever they send to it
-        self._watch(link, clients, {_RECEIVED: REQUESTS, _SENT: RESPONSES})
+    def watch_broker(self, broker: str, port: int) -> None:
+        """Begin to count what passes between the broker's container and all others but those of brokers.
 
-    def _watch(self, link: str, others: Sequence[str], streams: Mapping[Hook, str]) -> None:
-        """``streams``: what the container sends and receives; one that does not run has no address."""
-        addresses = [address for name in others if (address := self._address(name))]
-        chosen = {
-            hook: [f"{_SIDES[hook]} {address} -j {CHAIN}-{STREAMS[stream]}" for address in addresses]
-            for hook, stream in streams.items()
-        }
-        self._rules(link).watch(chosen)
+        A driver that is started again may have another address. What comes from this machine comes from the gateway of
+        the containers' network.
+        """
+        del port  # there is no proxy
+        brokers = [one.name for one in self._state.components() if one.kind is ComponentKind.BROKER]
+        others = ["127.0.0.0/8", *filter(None, map(self._address, brokers)), self._gateway(broker)]
+        self._rules(packets_of(broker)).watch(
+            {
+                hook: [
+                    *(f"{side} {address} -j RETURN" for address in others),
+                    f"-j {CHAIN}-{STREAMS[stream]}",
+                ]
+                for hook, side, stream in ((_RECEIVED, "-s", REQUESTS), (_SENT, "-d", RESPONSES))
+            }
+        )
 
     def forget(self, link: str) -> None:
         """Take all rules out; a container that does not run has none."""
@@ -92,10 +98,18 @@ class ContainerLinks:
                 return False
 
     def _address(self, name: str) -> str:
+        """Nothing of a container that does not run."""
+        return str(self._network(name)["IPAddress"])
+
+    def _gateway(self, name: str) -> str:
+        return str(self._network(name)["Gateway"])
+
+    def _network(self, name: str) -> dict[str, Any]:
         container = self._container(name)
         with docker_engine.engine_errors(f"inspect {container}"):
             known: dict[str, Any] = docker_engine.connect().inspect_container(container)
-        return str(known["NetworkSettings"]["Networks"][project_of(self._state)]["IPAddress"])
+        found: dict[str, Any] = known["NetworkSettings"]["Networks"][project_of(self._state)]
+        return found
 
     def _container(self, name: str) -> str:
         return f"{project_of(self._state)}-{broker_of(name) or name}"
@@ -114,7 +128,7 @@ def only_lost(component: str, action: str) -> UsageError:
     """The error of an action of a link that slows it, but for a loss."""
     return UsageError(
         f"{component}:{action} cannot be injected in containers",
-        detail="there packets are lost or refused, and none wait",
+        detail="the packet filter of a container can drop or reject packets; it cannot delay them",
         hint=f"take loss, which slows the network, too: {component}:loss=20%@planned; or local processes:"
         " TIDEMARK_BACKEND=local",
     )

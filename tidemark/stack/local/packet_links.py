@@ -29,7 +29,7 @@ from tidemark import paths
 from tidemark.errors import TestbedError, UsageError
 from tidemark.processes import ProcessId
 from tidemark.stack.api import RESPONSES, Executor, LinkTraffic, Toxic
-from tidemark.stack.packet_rules import STREAMS, Hook, PacketRules
+from tidemark.stack.packet_rules import STREAMS, Hook, PacketRules, packets_of
 from tidemark.stack.registry import ComponentRecord, StateFolder
 
 ANSWER_S = 30
@@ -63,30 +63,32 @@ def can_join_groups() -> bool:
     return any(all(first <= end < first + count for end in ends) for first, _, count in mapped)
 
 
-def must_be_possible(
-    *, throttles: bool = False, what: str = "the network between driver and executors"
-) -> None:
-    """Raise ``UsageError`` if this process may not filter packets, or has no program for it."""
+def why_impossible(*, of_executors: bool = False, throttles: bool = False) -> str:
+    """What this machine or this process lacks to count and lose packets, ``of_executors`` too, or to throttle them."""
     missing = [name for name in ("iptables", *(("tc",) if throttles else ())) if not shutil.which(name)]
-    why = f"there is no {' and no '.join(missing)} on PATH" if missing else ""
-    if not (can_join_groups() and _has(_NET_ADMIN)):
-        why = "this process may not change the packet filter (CAP_NET_ADMIN, CAP_SETGID)"
-    if why or (why := _why_refused()) or (throttles and (why := _why_not_throttled())):
+    if missing:
+        return f"there is no {' and no '.join(missing)} on PATH"
+    if not _has(_NET_ADMIN):
+        return "this process may not change the packet filter (CAP_NET_ADMIN)"
+    if of_executors and not can_join_groups():
+        return "this process may not start a worker in a group of its own (CAP_SETGID)"
+    return _why_refused(of_executors=of_executors) or (_why_not_throttled() if throttles else "")
+
+
+def must_be_possible(what: str, *, of_executors: bool = False, throttles: bool = False) -> None:
+    """Raise ``UsageError`` if it is not; ``what`` is what cannot be disturbed then."""
+    if why := why_impossible(of_executors=of_executors, throttles=throttles):
         raise UsageError(
             f"{what} cannot be disturbed",
             detail=why,
-            hint="run tidemark as root, with iptables and iproute2 installed; or take another fault of a link to Kafka,"
-            " which needs neither: broker:cut@planned",
+            hint=f"run tidemark as root, with iptables{' and iproute2' if throttles else ''} installed; or take a fault"
+            " that needs neither: broker:cut@planned",
         )
 
 
 def is_possible() -> bool:
-    """Whether this process may filter and throttle packets, and has the programs for it."""
-    try:
-        must_be_possible(throttles=True)
-    except UsageError:
-        return False
-    return True
+    """Whether this process may do all that is done to packets."""
+    return not why_impossible(of_executors=True, throttles=True)
 
 
 def group_of(state: StateFolder, worker: str) -> int:
@@ -148,9 +150,9 @@ class LocalLinks:
         ]
         self._rules(worker).watch({_MARKING: marked, _TELLING: told})
 
-    def watch_broker(self, link: str, port: int, clients: Sequence[str]) -> None:
+    def watch_broker(self, broker: str, port: int) -> None:
         """Count what passes between the network proxy, through which all clients come, and the broker."""
-        del clients
+        link = packets_of(broker)
         chain = chain_of(self._state, link)
         told = [f"-p tcp --dport {port} -j {chain}-s", f"-p tcp --sport {port} -j {chain}-r"]
         self._rules(link).watch({_TELLING: told})
@@ -300,15 +302,17 @@ def _has(capability: int) -> bool:
 
 
 @functools.cache
-def _why_refused() -> str:
+def _why_refused(*, of_executors: bool) -> str:
     """What the kernel says to the rules that are needed; nothing if it takes them. They are tried in a chain apart."""
     chain = "tidemark-tried"
     owner = "-m owner --gid-owner 1000000000 --suppl-groups"
-    rules = [
-        "*mangle", f":{chain} -", f"-A {chain} -p tcp {owner} -m multiport --dports 1 -j CONNMARK --set-xmark 0x1/0x1",
+    marked = [
+        f"-A {chain} -p tcp {owner} -m multiport --dports 1 -j CONNMARK --set-xmark 0x1/0x1",
         f"-A {chain} -p tcp -m connmark --mark 0x1/0x1 -m multiport --sports 1 -j CLASSIFY --set-class {_HANDLE}:1",
-        f"-F {chain}", f"-X {chain}",
-        "COMMIT", "*filter", f":{chain} -", f"-A {chain} -m statistic --mode random --probability 0.5 -j DROP",
+    ]
+    rules = [
+        "*mangle", f":{chain} -", *(marked if of_executors else ()), f"-F {chain}", f"-X {chain}", "COMMIT",
+        "*filter", f":{chain} -", f"-A {chain} -m statistic --mode random --probability 0.5 -j DROP",
         f"-A {chain} -p tcp -j REJECT --reject-with tcp-reset", f"-A {chain} -m comment --comment passed",
         f"-F {chain}", f"-X {chain}", "COMMIT",
     ]  # fmt: skip
