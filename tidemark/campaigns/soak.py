@@ -146,9 +146,8 @@ class Soak:
             part = FaultPart(fault.component, fault.action, fault.point)
             if fault.injected:
                 met.add(part)
-            elif fault.proof.get(
-                "tried"
-            ):  # else it came behind another that was tried until the run was over
+            # One that was not tried came behind another, which was tried until the run was over.
+            elif fault.proof.get("tried"):
                 in_vain[part] += 1
         return {part for part in every_fault() if part not in met and in_vain[part] < MOST_TRIES}
 
