@@ -13,7 +13,7 @@ import pytest
 
 from tidemark.campaigns import soak as soaking
 from tidemark.campaigns.soak import Soak, SoakOptions, SoakRun, can_be_drawn, run_options, schedule
-from tidemark.errors import TestbedError
+from tidemark.errors import TestbedError, UsageError
 from tidemark.faults.overlaps import drawn_pairs
 from tidemark.faults.schedule import read_schedule, write_schedule
 from tidemark.formats.evidence import RunDirectory
@@ -61,11 +61,23 @@ def test_some_of_what_is_drawn_are_two_faults_that_overlap():
     pairs = [one for one in schedule(random.Random(3), 3000) if one.beside]
     possible = {(first, then) for first, then in drawn_pairs()}
 
-    assert 0.1 < len(pairs) / 3000 < 0.2
+    assert 0.15 < len(pairs) / 3000 < 0.2  # of the faults, of which a pair is two
     assert {tuple(one.as_parts) for one in pairs} <= possible
     without = partial(can_be_drawn, links=(), brokers=3)
     assert not [one for one in schedule(random.Random(3), 3000, without) if one.is_of_network]
     assert [one for seed in range(50) for one in schedule(random.Random(seed), 1) if one.beside] == []
+
+
+def test_only_the_faults_that_are_asked_for_are_drawn():
+    options = SoakOptions(Path("runs"), faults=40, only=("broker:cut", "driver@written"))
+
+    drawn = [str(part) for one in run_options(options, 0).fault_specs for part in one.as_parts]
+
+    assert {one.partition("@")[0] for one in drawn} == {"broker:cut", "driver"}
+    assert {one for one in drawn if one.startswith("driver")} == {"driver@written"}
+    with pytest.raises(UsageError, match="'broker:cutt' is no fault") as error:
+        run_options(replace(options, only=("driver", "broker:cutt")), 0)
+    assert "broker:cut-requests" in error.value.hint
 
 
 def test_what_a_soak_draws_can_be_asked_for():

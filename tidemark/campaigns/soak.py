@@ -13,7 +13,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -65,7 +64,7 @@ WEIGHTS = {
 """How often a fault comes, if not ``WEIGHT``. Drivers and executors have most points, and their death is what a
 checkpoint is for. A driver takes longest to come back: with more of them a soak has fewer faults."""
 
-TOGETHER = 0.15
+TOGETHER = 0.22
 """The share of draws that are two faults that overlap."""
 
 
@@ -73,6 +72,7 @@ TOGETHER = 0.15
 class SoakOptions:
     """``pipelines`` and ``sinks`` are taken in turn; ``faults`` are so many in each run; ``log`` is the journal.
 
+    ``only`` are faults as in a schedule, ``broker:cut`` at all points or ``driver@written``: no others are drawn.
     ``in_time`` are options of each run: what it demands in time, and after how long it has hung.
     """
 
@@ -83,6 +83,7 @@ class SoakOptions:
     faults: int = 12
     pipelines: Sequence[str] = JOINS
     sinks: Sequence[str] = SINKS
+    only: Sequence[str] = ()
     log: Path | None = None
     resume: bool = False
     in_time: Mapping[str, Any] = field(default_factory=dict)
@@ -241,7 +242,8 @@ def soak(options: SoakOptions, stack: Stack, say: Callable[[Soak, SoakRun], None
     done = Soak(options)
     runs: Campaign[int, SoakRun] = Campaign(
         f"soak: seed {options.seed}, {options.impressions} impressions, {options.faults} faults,"
-        f" {', '.join((*options.pipelines, *options.sinks))}{' '.join(['', *options.words_of_time])}",
+        f" {', '.join((*options.pipelines, *options.sinks, *options.only))}"
+        f"{' '.join(['', *options.words_of_time])}",
         SoakRun, lambda one: not one.findings and not one.failed, journal=options.log, resume=options.resume,
     )  # fmt: skip
 
@@ -309,6 +311,21 @@ def can_be_drawn(
     )
 
 
+def chosen_faults(words: Sequence[str]) -> list[FaultPart]:
+    """The faults that these words name; all if there is none. Raises ``UsageError`` for a word that names none."""
+    every = every_fault()
+    named = {
+        word: [part for part in every if word in (str(part), str(part).partition("@")[0])] for word in words
+    }
+    if unknown := [word for word, parts in named.items() if not parts]:
+        known = dict.fromkeys(str(part).partition("@")[0] for part in every)
+        raise UsageError(
+            f"{unknown[0]!r} is no fault",
+            hint=f"one of {', '.join(known)}; with @POINT at one commit point alone",
+        )
+    return [part for part in every if any(part in parts for parts in named.values())] if words else every
+
+
 def _weight(spec: FaultSpec) -> float:
     what = spec.component, spec.action
     return WEIGHTS.get(what, WEIGHT) / len(POINTS[what])
@@ -335,8 +352,13 @@ def run_options(
     around, turn = divmod(number, len(options.pipelines))
     pipeline, sink = options.pipelines[turn], options.sinks[(around + turn) % len(options.sinks)]
     seed = rng.randrange(1_000_000)
-    can = partial(can_be_drawn, links=links, brokers=brokers, sink=sink)
-    faults = schedule(rng, options.faults, can, unmet)
+    chosen = chosen_faults(options.only)
+    faults = schedule(
+        rng,
+        options.faults,
+        lambda part: part in chosen and can_be_drawn(part, links=links, brokers=brokers, sink=sink),
+        unmet,
+    )
     makes_snapshots = any(part.point is CommitPoint.SNAPSHOT for one in faults for part in one.parts)
     return RunOptions(
         pipeline, seed=seed, impressions=options.impressions, sink=sink, faults=write_schedule(faults),

@@ -127,6 +127,10 @@ def soak_command(
     seed: Annotated[int, typer.Option(help="What is generated, and which faults are injected.")] = 1,
     impressions: Annotated[int, typer.Option(min=1, help="Impressions of each run.")] = 20_000,
     faults: Annotated[int, typer.Option(min=1, help="Faults of each run.")] = 12,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(help="Only this fault, as in a schedule: broker:cut, or driver@written; repeatable."),
+    ] = None,
     pipeline: InTurn = None, sink: SinksInTurn = None, folder: Evidence = None, shrink: ShrinkTime = "10m",
     recover_within: RecoverWithin = "", progress: Progress = "", watermark_stands: WatermarkStands = "",
     state_rows: StateRows = None, hung_after: HungAfter = "300s",
@@ -147,7 +151,7 @@ def soak_command(
     budget_s = shrink_budget(shrink)
     options = SoakOptions(
         folder or _soak_folder(seed, log if resume else None), minutes, seed, impressions, faults,
-        pipeline or JOINS, _known_sinks(sink), log, resume,
+        pipeline or JOINS, _known_sinks(sink), tuple(only or ()), log, resume,
         in_time=in_time(recover_within, progress, watermark_stands, state_rows, hung_after),
     )  # fmt: skip
     command = _typed(options, pipeline or (), sink or ())
@@ -155,7 +159,7 @@ def soak_command(
         lease(spec_to_lease()) as stack,
         run_shown("soak", quiet=False, names_runs=True) as (report, say, watch),
     ):
-        versions, asked = dict(stack.versions), _asked(command, stack.spec)
+        versions, asked = dict(stack.versions), _asked(command, stack.spec, options.only)
         kept, more = FactsWriter(options.folder), resumed(command, log)
 
         def ended(every: Soak, one: SoakRun) -> None:
@@ -236,18 +240,20 @@ def _typed(options: SoakOptions, pipelines: Sequence[str], sinks: Sequence[str])
     words += ["--impressions", str(options.impressions), "--faults", str(options.faults)]
     words += [word for one in pipelines for word in ("--pipeline", one)]
     words += [word for one in sinks for word in ("--sink", one)]
+    words += [word for one in options.only for word in ("--only", one)]
     return shlex.join([*words, *options.words_of_time])
 
 
-def _asked(command: str, spec: StackSpec) -> Asked:
+def _asked(command: str, spec: StackSpec, only: Sequence[str]) -> Asked:
     """What was typed, every fault and every pair that a soak draws from on a stack, and what the stack cannot have."""
-    from tidemark.campaigns.soak import can_be_drawn
-    from tidemark.faults.overlaps import drawn_pairs, every_fault
+    from tidemark.campaigns.soak import can_be_drawn, chosen_faults
+    from tidemark.faults.overlaps import drawn_pairs
     from tidemark.reports import soak_report as shown
     from tidemark.runner.possible_faults import possible_link_faults
 
     can = partial(can_be_drawn, links=possible_link_faults(spec.backend), brokers=spec.brokers)
-    labels = {part: fault_label(part.component, part.action) for part in every_fault()}
+    labels = {part: fault_label(part.component, part.action) for part in chosen_faults(only)}
     known = [(label, part.point) for part, label in labels.items() if can(part)]
-    pairs = [(first.label, then.label) for first, then in drawn_pairs() if can(first) and can(then)]
+    possible = {part for part in labels if can(part)}
+    pairs = [(first.label, then.label) for first, then in drawn_pairs() if {first, then} <= possible]
     return shown.Asked(command, known, pairs, sorted({*labels.values()} - {label for label, _ in known}))
