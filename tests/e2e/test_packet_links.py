@@ -371,7 +371,7 @@ def to_broker(state) -> Iterator[tuple[LocalLinks, Peer, Peer, str]]:
     with ExitStack() as ends:
         broker, client = Linked._peer(ends, 2), Linked._peer(ends, 0)
         ends.callback(links.forget, link)
-        links.watch_broker(link, broker.ports[0], ["driver"])
+        links.watch_broker("broker", broker.ports[0])
         yield links, broker, client, link
 
 
