@@ -313,17 +313,15 @@ def can_be_drawn(
 
 def chosen_faults(words: Sequence[str]) -> list[FaultPart]:
     """The faults that these words name; all if there is none. Raises ``UsageError`` for a word that names none."""
-    every = every_fault()
-    named = {
-        word: [part for part in every if word in (str(part), str(part).partition("@")[0])] for word in words
-    }
-    if unknown := [word for word, parts in named.items() if not parts]:
-        known = dict.fromkeys(str(part).partition("@")[0] for part in every)
-        raise UsageError(
-            f"{unknown[0]!r} is no fault",
-            hint=f"one of {', '.join(known)}; with @POINT at one commit point alone",
-        )
-    return [part for part in every if any(part in parts for parts in named.values())] if words else every
+    names = {part: {str(part), str(part).partition("@")[0]} for part in every_fault()}
+    for word in words:
+        if all(word not in of_part for of_part in names.values()):
+            known = dict.fromkeys(str(part).partition("@")[0] for part in names)
+            raise UsageError(
+                f"{word!r} is no fault",
+                hint=f"one of {', '.join(known)}; with @POINT at one commit point alone",
+            )
+    return [part for part, of_part in names.items() if not words or of_part & {*words}]
 
 
 def _weight(spec: FaultSpec) -> float:

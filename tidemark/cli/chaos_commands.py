@@ -253,7 +253,7 @@ def _asked(command: str, spec: StackSpec, only: Sequence[str]) -> Asked:
 
     can = partial(can_be_drawn, links=possible_link_faults(spec.backend), brokers=spec.brokers)
     labels = {part: fault_label(part.component, part.action) for part in chosen_faults(only)}
-    known = [(label, part.point) for part, label in labels.items() if can(part)]
-    possible = {part for part in labels if can(part)}
-    pairs = [(first.label, then.label) for first, then in drawn_pairs() if {first, then} <= possible]
-    return shown.Asked(command, known, pairs, sorted({*labels.values()} - {label for label, _ in known}))
+    possible = {part: label for part, label in labels.items() if can(part)}
+    pairs = [(first.label, then.label) for first, then in drawn_pairs() if {first, then} <= possible.keys()]
+    known = [(label, part.point) for part, label in possible.items()]
+    return shown.Asked(command, known, pairs, sorted({*labels.values()} - {*possible.values()}))

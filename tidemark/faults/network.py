@@ -133,9 +133,7 @@ def has_effect(
 def note_traffic(target: FaultTarget, spec: FaultSpec) -> None:
     """Note what the links that a fault may disturb have seen until now: from here on it is the traffic before it."""
     brokers = target.stack.components(ComponentKind.BROKER)
-    of_brokers = {
-        part.action is FaultAction.LOSS for part in spec.parts if part.disturbs(FaultComponent.BROKER)
-    }
+    of_brokers = {_loses_packets(part) for part in spec.parts if part.disturbs(FaultComponent.BROKER)}
     links = [
         target.stack.watch_broker_link(broker, packets=packets)
         for packets in of_brokers
@@ -145,6 +143,11 @@ def note_traffic(target: FaultTarget, spec: FaultSpec) -> None:
         links += target.stack.watch_links(target.driver)
     for link in links:
         target.traffic[link] = target.stack.link_traffic(link)
+
+
+def _loses_packets(spec: FaultSpec) -> bool:
+    """Whether the packet filter does it on every backend: the proxy loses none, and does not know how long any took."""
+    return spec.action is FaultAction.LOSS
 
 
 def forget_traffic(target: FaultTarget, specs: Iterable[FaultSpec]) -> None:
@@ -181,25 +184,16 @@ def disturbed_link(target: FaultTarget, fault: PlannedFault, unless: Unless) -> 
     """The link that a fault is to disturb; ``None`` if no executor runs. New executors are watched from now on."""
     if fault.spec.component is FaultComponent.BROKER:
         broker = fault.choose(target.stack.components(ComponentKind.BROKER))
-        link = target.stack.watch_broker_link(broker, packets=fault.spec.action is FaultAction.LOSS)
-        _note_anew(target, link)
+        link = target.stack.watch_broker_link(broker, packets=_loses_packets(fault.spec))
         return DisturbedLink(target, fault, link, {"component_name": broker}, unless)
     executors = target.stack.executors(target.driver)
     if not executors:
         return None
-    for link in target.stack.watch_links(target.driver):  # at the ports at which its executors listen by now
-        _note_anew(target, link)
+    target.stack.watch_links(target.driver)  # at the ports at which its executors listen by now
     chosen = fault.choose(executors)
     ids = [executor.executor_id for executor in executors if executor.worker == chosen.worker]
     victim = {"component_name": chosen.worker, "executor_ids": ids}
     return DisturbedLink(target, fault, chosen.worker, victim, unless)
-
-
-def _note_anew(target: FaultTarget, link: str) -> None:
-    """Note what a link has seen, if nothing is noted, or it was started again since then, and counts from the start."""
-    now, before = target.stack.link_traffic(link), target.traffic.get(link)
-    if before is None or any(now.streams[one].received < before.streams[one].received for one in _BOTH):
-        target.traffic[link] = now
 
 
 class DisturbedLink:
@@ -223,6 +217,11 @@ class DisturbedLink:
         """Begin; :meth:`heal` has to follow, also after an error."""
         stack = self._target.stack
         self._latest = stack.link_traffic(self._link)
+        noted = self._target.traffic.get(self._link)
+        if noted is None or any(
+            self._latest.streams[one].received < noted.streams[one].received for one in _BOTH
+        ):  # a link that was started again counts from the start
+            self._target.traffic[self._link] = self._latest
         stack.disturb_link(self._link, self._toxics)
         self._first = stack.link_traffic(self._link)
 
@@ -232,8 +231,8 @@ class DisturbedLink:
         begun = time.monotonic()
         while not self.has_effect:
             latest = self._target.stack.link_traffic(self._link)
-            # The proxy alone knows for how long, and there packets are neither cut nor lost.
-            holds = self._spec.component is FaultComponent.BROKER and action not in (*_CUT, FaultAction.LOSS)
+            is_slowed = action not in _CUT and not _loses_packets(self._spec)
+            holds = self._spec.component is FaultComponent.BROKER and is_slowed
             self._during = seen_between(self._spec.component, self._first, latest, holds=holds)
             self.has_effect = has_effect(self._spec.component, action, amount, self._during)
             if self.has_effect or time.monotonic() - begun >= MET_S:

@@ -191,8 +191,8 @@ class Stack(Protocol):
         """Count what executors exchange with their driver and with those of other workers.
 
         Returns the names of the links: those of the workers that run executors of the driver, none if it does not run.
-        A driver or an executor
-        that is started later is not known to them until this is called again; what is counted and disturbed goes on.
+        A driver or an executor that is started later is not known to them until this is called again; what is counted
+        and disturbed goes on.
         Raises ``UsageError`` where packets cannot be told apart, ``TestbedError`` if another process watches them.
         """
 

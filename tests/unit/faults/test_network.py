@@ -143,7 +143,7 @@ def test_a_cut_is_in_the_journal_with_the_bytes_before_during_and_after(batches)
     )  # fmt: skip
     seen = {when: (one["requests"]["received"], one["requests"]["passed"])
             for when, one in fault.proof["traffic"].items()}  # fmt: skip
-    assert seen == {"before": (200, 200), "during": (100, 0), "after": (100, 100)}
+    assert seen == {"before": (100, 100), "during": (100, 0), "after": (100, 100)}
     assert [toxic["stream"] for toxic in fault.proof["toxics"]] == ["requests", "responses"]
     assert fault.proof["first_bytes_after_s"] >= 0
     assert fault.proof["committed_after_heal_s"] >= 0

@@ -51,7 +51,9 @@ class ContainerLinks:
         """
         del port  # there is no proxy
         brokers = [one.name for one in self._state.components() if one.kind is ComponentKind.BROKER]
-        others = ["127.0.0.0/8", *filter(None, map(self._address, brokers)), self._gateway(broker)]
+        networks = list(map(self._network, brokers))
+        known = [str(network[what]) for what in ("IPAddress", "Gateway") for network in networks]
+        others = dict.fromkeys(["127.0.0.0/8", *filter(None, known)])
         self._rules(packets_of(broker)).watch(
             {
                 hook: [
@@ -100,9 +102,6 @@ class ContainerLinks:
     def _address(self, name: str) -> str:
         """Nothing of a container that does not run."""
         return str(self._network(name)["IPAddress"])
-
-    def _gateway(self, name: str) -> str:
-        return str(self._network(name)["Gateway"])
 
     def _network(self, name: str) -> dict[str, Any]:
         container = self._container(name)
