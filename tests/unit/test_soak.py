@@ -80,6 +80,21 @@ def test_only_the_faults_that_are_asked_for_are_drawn():
     assert "broker:cut-requests" in error.value.hint
 
 
+def test_one_fault_alone_is_drawn_again_and_again():
+    options = SoakOptions(Path("runs"), faults=40, only=("broker:cut@planned",))
+    assert run_options(options, 1).faults == "broker:cut@planned*40"
+
+
+def test_faults_that_one_of_the_sinks_has_not_are_refused_before_the_first_run():
+    stack = SimpleNamespace(spec=StackSpec())
+    options = SoakOptions(Path("runs"), only=("executor@rows-sent",))
+    with pytest.raises(UsageError, match=r"none of executor@rows-sent .* the sink spark") as error:
+        soaking.soak(options, stack, lambda *_: pytest.fail("nothing may run"))
+    assert "--sink exactly-once" in error.value.hint
+    with pytest.raises(UsageError, match="none of leader"):
+        soaking.soak(replace(options, only=("leader",)), stack, lambda *_: pytest.fail("nothing may run"))
+
+
 def test_what_a_soak_draws_can_be_asked_for():
     drawn = schedule(random.Random(4), 3000)
     assert read_schedule(write_schedule(drawn))
@@ -127,9 +142,10 @@ def test_an_interrupted_soak_keeps_its_runs_and_is_not_over(monkeypatch):
 
     monkeypatch.setattr(soaking, "_run", second_is_interrupted)
     short, long = (SoakOptions(Path("runs"), minutes) for minutes in (0.0, 30.0))
-    done = soaking.soak(long, None, lambda _all, one: said.append(one.number))
+    stack = SimpleNamespace(spec=StackSpec())
+    done = soaking.soak(long, stack, lambda _all, one: said.append(one.number))
     assert ([one.number for one in done.runs], said, done.over) == ([0], [0], False)
-    assert soaking.soak(short, None, lambda *_: None).over
+    assert soaking.soak(short, stack, lambda *_: None).over
 
 
 def test_a_run_that_was_interrupted_stays_and_is_run_again_beside_it(tmp_path):

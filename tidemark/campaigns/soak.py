@@ -260,6 +260,8 @@ def soak(options: SoakOptions, stack: Stack, say: Callable[[Soak, SoakRun], None
                 return
             yield number
 
+    for sink in options.sinks:  # before the first run, not in the midst
+        _drawable(options, sink, possible_link_faults(stack.spec.backend), stack.spec.brokers)
     runs.ended = ended
     runs.run(until_over(), lambda number: _run(options, stack, number, done.unmet()))
     return done
@@ -283,7 +285,7 @@ def schedule(
     of_pairs = [_weight(pair) * _weight(pair.beside[0]) for pair in pairs]
     drawn, left = list[FaultSpec](), count
     while left > 0:
-        together = left > 1 and rng.random() < TOGETHER
+        together = bool(pairs) and left > 1 and rng.random() < TOGETHER
         if first and not together:
             one = first.pop()
         else:
@@ -350,13 +352,8 @@ def run_options(
     around, turn = divmod(number, len(options.pipelines))
     pipeline, sink = options.pipelines[turn], options.sinks[(around + turn) % len(options.sinks)]
     seed = rng.randrange(1_000_000)
-    chosen = chosen_faults(options.only)
-    faults = schedule(
-        rng,
-        options.faults,
-        lambda part: part in chosen and can_be_drawn(part, links=links, brokers=brokers, sink=sink),
-        unmet,
-    )
+    drawable = _drawable(options, sink, links, brokers)
+    faults = schedule(rng, options.faults, drawable.__contains__, unmet)
     makes_snapshots = any(part.point is CommitPoint.SNAPSHOT for one in faults for part in one.parts)
     return RunOptions(
         pipeline, seed=seed, impressions=options.impressions, sink=sink, faults=write_schedule(faults),
@@ -364,6 +361,21 @@ def run_options(
         conf=SNAPSHOTS_OFTEN if makes_snapshots else (), run_dir=free_directory(options.folder / f"run-{number}"),
         report=options.report, say=options.say, watch=options.watch, **options.in_time,
     )  # fmt: skip
+
+
+def _drawable(
+    options: SoakOptions, sink: str, links: Collection[tuple[FaultComponent, FaultAction]], brokers: int
+) -> list[FaultPart]:
+    """The faults that a run with a sink draws from. Raises ``UsageError`` if there is none."""
+    chosen = chosen_faults(options.only)
+    found = [part for part in chosen if can_be_drawn(part, links=links, brokers=brokers, sink=sink)]
+    if not found:
+        raise UsageError(
+            f"none of {', '.join(options.only)} can be injected into a run with the sink {sink} on this stack",
+            hint=f"leave --only out, or give others; --sink {SINKS[0]} if they are steps of that sink, and"
+            " `tidemark up --brokers 3` for a leader or a coordinator",
+        )
+    return found
 
 
 def _run(options: SoakOptions, stack: Stack, number: int, unmet: Collection[FaultPart] = ()) -> SoakRun:
