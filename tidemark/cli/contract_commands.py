@@ -47,7 +47,8 @@ def contract_command(
     query: Query = None,
     spark: Annotated[Path | None, typer.Option(help="Interpreter with another PySpark to plan on.")] = None,
     conf: Annotated[
-        list[str] | None, typer.Option(help="NAME=VALUE for the Spark session; repeatable.")
+        list[str] | None,
+        typer.Option(help="NAME=VALUE for the Spark session, as spark.sql.shuffle.partitions=4; repeatable."),
     ] = None,
     project: Project = None,
     py_files: PyFiles = None,

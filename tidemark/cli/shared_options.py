@@ -50,7 +50,10 @@ Packages = Annotated[
     ),
 ]
 Sink = Annotated[str, typer.Option(help="exactly-once, or spark: Spark's own Kafka sink (at-least-once).")]
-Conf = Annotated[list[str] | None, typer.Option(help="NAME=VALUE for the Spark session; repeatable.")]
+Conf = Annotated[
+    list[str] | None,
+    typer.Option(help="NAME=VALUE for the Spark session, as spark.sql.shuffle.partitions=4; repeatable."),
+]
 Generate = Annotated[str, typer.Option(help="More options for `python -m producers generate`.")]
 Accept = Annotated[
     list[str] | None,
