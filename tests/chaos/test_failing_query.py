@@ -64,7 +64,8 @@ def must_be_right(verdict, evidence, batches_again):
 
 
 def test_a_query_that_fails_once_goes_on_where_it_was(go):
-    note = must_be_right(*go((PIPELINES / "left_outer.py").read_text() + FAILS.format(well=ONCE)), {1})
+    verdict, evidence = go((PIPELINES / "left_outer.py").read_text() + FAILS.format(well=ONCE))
+    note = must_be_right(verdict, evidence, {1})
 
     assert "it was to fail" in note
 
@@ -86,7 +87,8 @@ def test_a_program_that_is_killed_is_started_again_and_its_query_goes_on(go):
             program.kill()
             killed.append(program.pid)
 
-    note = must_be_right(*go((PIPELINES / "left_outer.py").read_text(), report=kill_at_slice_three), {0, 1})
+    verdict, evidence = go((PIPELINES / "left_outer.py").read_text(), report=kill_at_slice_three)
+    note = must_be_right(verdict, evidence, {0, 1})
 
     assert killed
     assert "pipelines" in note

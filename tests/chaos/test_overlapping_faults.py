@@ -20,8 +20,9 @@ PAUSED, STOPPED = str(ComponentState.PAUSED), str(ComponentState.STOPPED)
 SEEN = {"pause": PAUSED, "kill broker": STOPPED, "delay": "disturbed"}
 """How a victim looks while its fault is in effect, by the beginning of the fault's label; of another kill ``gone``."""
 
-EVERY_DAY = "executors:pause@planned~2+executor@planned,broker:pause@written~2+driver@written"
+EVERY_DAY = "broker:pause@written~2+driver@written"
 LONG = {
+    ("left_outer", EXACTLY_ONCE): "executors:pause@planned~2+executor@planned",
     ("inner", EXACTLY_ONCE): "driver@written+driver@planned",
     ("left_outer", SPARK): "driver@planned+driver@written,broker@no-data+driver@no-data",
     (

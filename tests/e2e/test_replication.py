@@ -43,7 +43,7 @@ def test_a_topic_has_three_replicas_of_which_two_must_be_in_sync(three):
         kafka.delete_topics(three.bootstrap_servers, [topic])
 
 
-@pytest.mark.long_on("local")
+@pytest.mark.long_on("compose")
 @pytest.mark.parametrize("lost", ["broker", pytest.param("broker-3", marks=pytest.mark.long)])
 def test_a_join_loses_no_row_when_a_broker_is_lost(three, judged, lost):
     """The broker is killed after the second slice and restarted after the fifth, both while batches run."""
@@ -104,6 +104,7 @@ def test_a_reader_of_the_ledger_survives_brokers_that_stop_one_after_the_other(t
         reader.join(ANSWER_S)
 
 
+@pytest.mark.long_on("compose")
 def test_a_reader_of_the_ledger_follows_a_coordinator_that_moved_while_its_broker_was_paused(three):
     """The broker is back and answers that it is not the coordinator; a client would ask it for 15 minutes."""
     readers = [new_reader(three), new_reader(three)]

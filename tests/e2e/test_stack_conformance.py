@@ -290,6 +290,7 @@ def test_a_killed_private_driver_comes_back_at_its_address(stack, own_driver):
     assert run_job(after) == 10
 
 
+@pytest.mark.long_on("compose")  # where one is killed, and a driver of a run its own, every day
 def test_a_driver_survives_many_killed_executors_and_a_killed_master(stack, own_driver):
     def kill_one() -> None:
         victim = await_executors(stack, own_driver.name)[0]
@@ -307,6 +308,7 @@ def test_a_driver_survives_many_killed_executors_and_a_killed_master(stack, own_
     assert run_job(own_driver) == 10
 
 
+@pytest.mark.long_on("compose")  # where a run under faults has a driver of its own every day
 def test_a_private_driver_runs_beside_the_shared_one_with_an_executor_on_every_worker(stack):
     from pyspark.sql.connect.session import SparkSession
 

@@ -1,7 +1,7 @@
 """A pipeline of somebody else's project: its modules, functions and packages, and what is said where they fail.
 
 The project is a package in ``src`` that is installed nowhere (``tests.support.stranger``). Commands run in its folder,
-on the stack that all tests share.
+on the stack that all tests share: in containers where there is an engine, and nothing of the project is in their image.
 """
 
 from __future__ import annotations
@@ -12,14 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import shown, stack_to_harm
 from tests.support.stranger import Stranger
 from tests.support.tiers import every_day
-from tidemark.errors import PipelineFailed
 from tidemark.formats.evidence import RunDirectory
 from tidemark.formats.project_files import project_sha256
-from tidemark.runner import RunOptions, run_pipeline
-from tidemark.stack import StackSpec
 
 AVRO = "org.apache.spark:spark-avro_2.13:4.2.0"
 JOIN = "adteam.join:PROMISE"
@@ -49,6 +45,14 @@ def must_be_valid(done):
     assert "VALID  orders_payments" in done.stdout
 
 
+def import_when_called(stranger):
+    """A function then brings no helper with it: the sources of the project are sent."""
+    stranger.change("src/adteam/functions.py", "from adteam.names import tidy\n", "")
+    stranger.change(
+        "src/adteam/functions.py", "    return tidy", "    from adteam.names import tidy\n\n    return tidy"
+    )
+
+
 def values(evidence, name):
     return sorted({str(json.loads(record.value)[name]) for record in evidence.output()})
 
@@ -74,10 +78,7 @@ def test_a_module_with_functions_and_helpers_of_its_project_is_judged_and_can_be
 
 @pytest.mark.long
 def test_a_module_that_a_function_imports_when_called_is_there_and_never_an_older_one(stranger):
-    stranger.change("src/adteam/functions.py", "from adteam.names import tidy\n", "")
-    stranger.change(
-        "src/adteam/functions.py", "    return tidy", "    from adteam.names import tidy\n\n    return tidy"
-    )
+    import_when_called(stranger)
     done, evidence = run(stranger)
     must_be_valid(done)
     assert "ann" in values(evidence, "who")
@@ -206,7 +207,8 @@ def test_the_session_of_the_run_is_the_one_that_a_module_gets(stranger):
     assert "without master()" in done.stderr
 
 
-def test_a_test_of_their_own_finds_the_package_as_pytest_does(stranger):
+def test_a_test_of_their_own_finds_the_package_as_pytest_does_and_so_do_the_executors(stranger):
+    import_when_called(stranger)
     stranger.write("pytest.ini", "[pytest]\npythonpath = src\n")
     stranger.write(
         "tests/test_join.py",
@@ -218,41 +220,3 @@ def test_a_test_of_their_own_finds_the_package_as_pytest_does(stranger):
     done = stranger.run("-q", "tests", module="pytest")
     assert done.returncode == 0, done.stdout
     assert not list(Path(stranger.folder).glob("runs/tests/*"))
-
-
-@pytest.fixture(scope="module")
-def containers():
-    with stack_to_harm("theirs", StackSpec("compose")) as stack:
-        yield stack
-
-
-@pytest.mark.parametrize("imports", ["when imported", "when called"])
-def test_functions_and_helpers_reach_the_executors_in_containers(imports, containers, tmp_path, monkeypatch):
-    """Nothing of the project is in the image: its functions bring their helpers, or the sources are sent."""
-    stranger = Stranger(tmp_path / "theirs")
-    if imports == "when called":
-        stranger.change("src/adteam/functions.py", "from adteam.names import tidy\n", "")
-        stranger.change(
-            "src/adteam/functions.py",
-            "    return tidy",
-            "    from adteam.names import tidy\n\n    return tidy",
-        )
-    monkeypatch.chdir(stranger.folder)
-
-    result = run_pipeline(
-        RunOptions(JOIN, trace=Path("trace.jsonl"), run_dir=tmp_path / "run"), stack=containers
-    )
-
-    assert result.verdict.verdict == "VALID", shown(result.verdict)
-    assert values(RunDirectory(tmp_path / "run"), "who") == ["ann", "bob", "cem"]
-
-
-def test_a_function_that_throws_in_a_container_is_its_line_of_this_machine(containers, tmp_path, monkeypatch):
-    stranger = Stranger(tmp_path / "theirs")
-    stranger.change("src/adteam/functions.py", "    return tidy(name)", "    return tidy(name) + 1")
-    monkeypatch.chdir(stranger.folder)
-
-    with pytest.raises(PipelineFailed, match="TypeError: can only concatenate str") as failed:
-        run_pipeline(RunOptions(JOIN, trace=Path("trace.jsonl"), run_dir=tmp_path / "run"), stack=containers)
-
-    assert failed.value.detail == "src/adteam/functions.py:10 in customer: return tidy(name) + 1"

@@ -64,6 +64,7 @@ def test_the_contract_of_nested_records_alone_is_a_pipeline(files, run_pipeline)
             'timestamp_millis("o.meta.created_at")',
             'timestamp_millis(expr("o.meta.created_at div 1000"))',
             id="seconds",
+            marks=pytest.mark.long,
         ),
         pytest.param("AND total >= 0.50", "AND total >= 5.01", marks=pytest.mark.long),
     ],

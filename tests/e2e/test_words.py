@@ -1,7 +1,7 @@
 """Each word of the protocol, done to each part, and then a run: whatever was done, the join is right afterwards.
 
-On containers all parts are killed every day, one after the other, before the one run; in ``make long`` each part has
-its own, on processes too.
+Every day the conformance tests do each word to each part, and chaos tests kill parts in the middle of a batch; the runs
+after a word are in ``make long``.
 """
 
 from __future__ import annotations
@@ -22,11 +22,8 @@ def is_valid(verdict) -> None:
     assert verdict.verdict == "VALID", shown(verdict)
 
 
-@pytest.mark.long_on("local")  # where the same is done in the middle of a batch every day
-@pytest.mark.parametrize(
-    "word",
-    ["kill", pytest.param("stop", marks=pytest.mark.long), pytest.param("pause", marks=pytest.mark.long)],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("word", UNDONE_BY)
 def test_a_run_is_valid_after_every_component_was_killed_and_repaired(own_stack, judged, word):
     for part in PARTS:
         getattr(own_stack, word)(part)
@@ -43,7 +40,7 @@ def test_a_run_is_valid_after_a_component_was_killed_and_repaired(own_stack, jud
     is_valid(judged(own_stack))
 
 
-@pytest.mark.long_on("local")
+@pytest.mark.long
 def test_a_run_is_valid_after_an_executor_was_harmed(own_stack, judged):
     def both():
         found = own_stack.executors("driver")

@@ -45,7 +45,7 @@ class Demanding:
 
     killed_by: str
     demands: Callable[[Copy], dict[str, Any]]
-    damage: Callable[[Copy, int], None]
+    damage: Callable[..., None]
     hide: Callable[[Copy], None]
     also: tuple[str, ...] = ()
 

@@ -41,9 +41,14 @@ def texts() -> Iterator[tuple[str, str]]:
 
 def modules(*folders: str) -> Iterator[tuple[str, ast.Module]]:
     """(name in the tree, syntax tree) of every Python file below these folders; of all, if none is given."""
-    for name, text in texts():
-        if name.endswith(".py") and (not folders or name.split("/")[0] in folders):
-            yield name, ast.parse(text, name)
+    for name, module in _modules():
+        if not folders or name.split("/")[0] in folders:
+            yield name, module
+
+
+@functools.cache
+def _modules() -> tuple[tuple[str, ast.Module], ...]:
+    return tuple((name, ast.parse(text, name)) for name, text in texts() if name.endswith(".py"))
 
 
 def name_of(path: Path) -> str:
@@ -85,8 +90,14 @@ class Function:
 
 def functions(*folders: str) -> Iterator[Function]:
     """Every function and method below these folders, also those defined inside another."""
-    for module, tree in modules(*folders):
-        yield from _inside(module, tree, "")
+    for function in _functions():
+        if not folders or function.module.split("/")[0] in folders:
+            yield function
+
+
+@functools.cache
+def _functions() -> tuple[Function, ...]:
+    return tuple(function for module, tree in modules() for function in _inside(module, tree, ""))
 
 
 def _inside(module: str, node: ast.AST, prefix: str) -> Iterator[Function]:

@@ -8,7 +8,7 @@ import pytest
 
 from pipelines.query import build_for_draft, explain, print_plan
 from tests.spark.draft_queries import QUERIES, build, expected
-from tidemark.preflight import PlanComparison, PlanSource, compare, draft_contract, read_plan
+from tidemark.preflight import PlanSource, compare, draft_contract, read_plan
 from tidemark.preflight.contract_draft import UNKNOWN, ContractDraft
 
 OF_CHOICE = ("left.id", "right.id", "output")
@@ -48,29 +48,25 @@ def wrong(draft: ContractDraft, name: str) -> list[str]:
     return [part for part in found if part not in asked and "contract" not in asked]
 
 
-@pytest.fixture(scope="module")
-def drafts(session):
-    """Name -> the draft of each query, and what preflight says of it."""
-    made: dict[str, tuple[ContractDraft, PlanComparison]] = {}
-    for name in QUERIES:
-        text, topics, columns = plan_of(session, name)
-        draft = draft_contract(read_plan(text), "query", PlanSource(topics, columns))
-        made[name] = draft, compare(draft.contract, read_plan(text))
-    return made
+def undecided_in(name: str) -> set[str]:
+    """What the plan of a query leaves open, besides what is a choice."""
+    return {one.undecided for one in QUERIES[name] if one.undecided}
 
 
 @pytest.mark.parametrize("name", QUERIES)
-def test_a_draft_is_right_or_asks(name, drafts):
-    way, form = QUERIES[name]
-    draft, compared = drafts[name]
+def test_a_draft_is_right_or_asks(name, session):
+    text, topics, columns = plan_of(session, name)
+    draft = draft_contract(read_plan(text), "query", PlanSource(topics, columns))
+    compared = compare(draft.contract, read_plan(text))
 
     assert wrong(draft, name) == []
     about = {one.rpartition(".")[2] for one in draft.questions if one not in OF_CHOICE}
-    undecided = {one for one in (way.undecided, form.undecided) if one}
+    undecided = undecided_in(name)
     assert undecided <= about
     assert undecided or (about, compared.mismatches, compared.not_compared) == (set(), (), ())
 
 
-def test_most_queries_are_read_without_a_question(drafts):
-    counted = Counter(all(about in OF_CHOICE for about in draft.questions) for draft, _ in drafts.values())
+def test_most_queries_are_read_without_a_question():
+    """Of a query whose plan decides all of it nothing is asked, as the test of each shows."""
+    counted = Counter(not undecided_in(name) for name in QUERIES)
     assert (counted[True], counted[False]) == (RIGHT, ASKED)
