@@ -9,9 +9,11 @@ import pytest
 
 from tests.e2e.foreign_query import ForeignSpark
 from tests.e2e.own_broker import own_broker
-from tests.upgrades.changed import PARTITIONS, Changed, run_changes
-from tidemark.campaigns.state_stores import FORMAT, HDFS, PROVIDER
+from tests.upgrades.changed import CHANGES, PARTITIONS, Changed, run_changes
+from tidemark.campaigns.state_stores import HDFS
 from tidemark.oracle.spark.known_defects import ROCKSDB
+from tidemark.preflight import Effect
+from tidemark.sparkfiles.checkpoint import STATE_FORMAT, STATE_PROVIDER
 
 pytestmark = pytest.mark.long
 
@@ -31,8 +33,9 @@ def test_other_cores_a_moved_checkpoint_and_new_partitions_of_topics_change_no_r
 @pytest.mark.parametrize(
     ("name", "kept"),
     [
-        ("provider", {PROVIDER: HDFS}),
-        ("format", {PROVIDER: ROCKSDB, FORMAT: "2"}),
+        ("provider", {STATE_PROVIDER: HDFS}),
+        ("back", {STATE_PROVIDER: ROCKSDB}),
+        ("format", {STATE_PROVIDER: ROCKSDB, STATE_FORMAT: "2"}),
         ("partitions", {PARTITIONS: "2"}),
     ],
 )
@@ -41,8 +44,9 @@ def test_spark_keeps_the_store_the_format_and_the_partitions_that_the_checkpoint
     assert (changed[name].verdict, changed[name].refused) == ("VALID", "")
 
 
-def test_a_column_that_the_state_has_not_is_refused_by_spark(changed):
-    assert changed["column"].refused.startswith("[STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE]")
+@pytest.mark.parametrize(("name", "part"), [("column", "VALUE"), ("keys", "KEY")])
+def test_a_column_that_the_state_has_not_is_refused_by_spark(changed, name, part):
+    assert changed[name].refused.startswith(f"[STATE_STORE_{part}_SCHEMA_NOT_COMPATIBLE]")
 
 
 def test_rows_come_again_after_a_backup_is_restored(changed):
@@ -54,13 +58,33 @@ def test_rows_come_again_after_a_backup_is_restored(changed):
     ("name", "found"),
     [
         ("delay", "wrong_watermarks"),
+        ("sooner", "wrong_watermarks"),
         ("wider", "lost_rows"),
         ("narrower", "phantom_rows"),
         ("filter", "phantom_rows"),
         ("kind", "phantom_rows"),
+        ("key", "lost_rows"),
     ],
 )
 def test_a_changed_join_is_what_neither_contract_says(changed, name, found):
     one = changed[name]
     assert (one.refused, one.verdict, one.by_old) == ("", "INVALID", "INVALID")
     assert found in one.findings
+
+
+UNTOLD = {"column": "no contract names the column"}
+"""What two contracts do not say."""
+
+
+@pytest.mark.parametrize("name", [name for name in CHANGES if name not in UNTOLD])
+def test_what_becomes_of_a_changed_query_is_known_from_its_contracts_and_settings(changed, name):
+    one = changed[name]
+    seen = (
+        Effect.REFUSED if one.refused
+        else Effect.KEPT if name in ("provider", "back", "format", "partitions")
+        else None if one.findings == {}
+        else Effect.SINCE if one.since == "VALID"
+        else Effect.WRONG
+    )  # fmt: skip
+
+    assert one.foretold == ([] if seen is None else [str(seen)])

@@ -7,9 +7,10 @@ import pytest
 from tests.upgrades import document
 from tests.upgrades.cells import ENDS, PAIRS, conf_of, groups, states_of_pair
 from tests.upgrades.running import Cell, GroupOutcome, words_of
-from tidemark.campaigns.state_stores import CHANGELOG, FORMAT, HDFS, PROVIDER
+from tidemark.campaigns.state_stores import HDFS
 from tidemark.formats.contract import JoinKind
 from tidemark.oracle.spark.known_defects import LEFT_SEMI_LOSES_SAME_BATCH_ROWS, ROCKSDB
+from tidemark.sparkfiles.checkpoint import CHANGELOG, STATE_FORMAT, STATE_PROVIDER
 
 
 def cell(**changes) -> Cell:
@@ -34,9 +35,9 @@ def test_each_pair_of_sparks_has_each_join_on_each_state_that_both_have_stopped_
 
 
 def test_no_setting_of_a_state_is_left_to_the_spark_that_runs_it():
-    assert conf_of("HDFS, 2") == {PROVIDER: HDFS, FORMAT: "2"}
-    assert conf_of("RocksDB, 2") == {PROVIDER: ROCKSDB, FORMAT: "2", CHANGELOG: "false"}
-    assert conf_of("RocksDB, 2, changelog") == {PROVIDER: ROCKSDB, FORMAT: "2", CHANGELOG: "true"}
+    assert conf_of("HDFS, 2") == {STATE_PROVIDER: HDFS, STATE_FORMAT: "2"}
+    assert conf_of("RocksDB, 2") == {STATE_PROVIDER: ROCKSDB, STATE_FORMAT: "2", CHANGELOG: "false"}
+    assert conf_of("RocksDB, 2, changelog") == {STATE_PROVIDER: ROCKSDB, STATE_FORMAT: "2", CHANGELOG: "true"}
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from tidemark.campaigns.state_stores import CHANGELOG, FORMAT, HDFS, PROVIDER, STATES, states_of
+from tidemark.campaigns.state_stores import HDFS, STATES, states_of
 from tidemark.formats.contract import JoinKind
 from tidemark.oracle.spark.known_defects import ROCKSDB
+from tidemark.sparkfiles.checkpoint import CHANGELOG, STATE_FORMAT, STATE_PROVIDER
 
 PAIRS = (
     ("3.5.7", "4.0.5"),
@@ -20,7 +21,7 @@ PAIRS = (
 """Older and newer Spark: each step, and all steps at once."""
 ENDS = ("stopped", "killed")
 """How the older Spark ends: between two batches, or in the middle of one."""
-OLD_FORMAT = {"HDFS, 1": {PROVIDER: HDFS, FORMAT: "1"}}
+OLD_FORMAT = {"HDFS, 1": {STATE_PROVIDER: HDFS, STATE_FORMAT: "1"}}
 """The format of Spark 2, in which a new query of any of these Sparks can still be started, by those who ask for it."""
 OF_OLD_FORMAT = (JoinKind.INNER, JoinKind.LEFT_OUTER)
 FIRST = ("HDFS, 2", "RocksDB, 2", "RocksDB, 3", "RocksDB, 4")
@@ -44,8 +45,8 @@ def conf_of(state: str) -> Mapping[str, str]:
     """The settings that ask for a state; none of them is left to a Spark's own choice."""
     if state in OLD_FORMAT:
         return OLD_FORMAT[state]
-    asked = {PROVIDER: HDFS, FORMAT: "2", **STATES[state]}
-    return {**asked, CHANGELOG: "false", **STATES[state]} if asked[PROVIDER] == ROCKSDB else asked
+    asked = {STATE_PROVIDER: HDFS, STATE_FORMAT: "2", **STATES[state]}
+    return {**asked, CHANGELOG: "false", **STATES[state]} if asked[STATE_PROVIDER] == ROCKSDB else asked
 
 
 def states_of_pair(old: str, new: str) -> list[str]:

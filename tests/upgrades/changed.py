@@ -13,6 +13,7 @@ import json
 import shutil
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +23,15 @@ from tests.e2e.foreign_query import ForeignSpark
 from tests.e2e.own_broker import own_broker
 from tests.upgrades.running import words_of
 from tests.upgrades.site import JoinQuery, Site, contract_of
-from tidemark.campaigns.state_stores import FORMAT, HDFS, PROVIDER
+from tidemark.campaigns.state_stores import HDFS
+from tidemark.formats.contract import Contract
 from tidemark.oracle.spark.known_defects import ROCKSDB
-from tidemark.sparkfiles.query_log import read_query_log
+from tidemark.preflight import changes_of_contract, changes_of_settings
+from tidemark.sparkfiles.checkpoint import STATE_FORMAT, STATE_PROVIDER
+from tidemark.sparkfiles.query_log import QueryLog, read_query_log
 
 PARTITIONS = "spark.sql.shuffle.partitions"
-KEPT = (PROVIDER, FORMAT, PARTITIONS)
+KEPT = (STATE_PROVIDER, STATE_FORMAT, PARTITIONS)
 """Settings of which the log says what the query goes on with."""
 
 
@@ -35,11 +39,14 @@ class Changed(msgspec.Struct, frozen=True, kw_only=True):
     """What became of a changed query.
 
     ``refused`` are Spark's words if it did not go on. ``kept`` are settings in the log of its last batch. ``verdict``
-    and ``findings`` are by the contract of the changed query, ``by_old`` by the one it had before; ``said`` is what is
-    said of the first finding, or why the verdict is inconclusive. ``batches`` are the last of each life.
+    and ``findings`` are by the contract of the changed query, ``by_old`` by the one it had before, ``since`` by the new
+    one again, of a log that begins with the last batch of the first life; ``said`` is what is said of the first
+    finding, or why the verdict is inconclusive. ``batches`` are the last of each life. ``foretold`` are the effects
+    that are known from contracts and settings alone.
     """
 
     name: str
+    foretold: list[str] = []
     refused: str = ""
     kept: dict[str, str] = {}
     batches: tuple[int, int] = (0, 0)
@@ -48,17 +55,18 @@ class Changed(msgspec.Struct, frozen=True, kw_only=True):
     said: str = ""
     by_old: str = ""
     old_findings: dict[str, int] = {}
+    since: str = ""
 
 
 def run_changes(bootstrap: str, folder: Path, spark: ForeignSpark) -> dict[str, Changed]:
     """Both lives of all queries, and what came of each, by name."""
     queries = [
-        JoinQuery(name, "left_outer", folder, {PROVIDER: HDFS, FORMAT: "2", PARTITIONS: "2"})
+        JoinQuery(name, "left_outer", folder, {STATE_PROVIDER: HDFS, STATE_FORMAT: "2", PARTITIONS: "2"})
         for name in CHANGES
     ]
     for query in queries:
-        if query.name == "format":
-            query.conf[PROVIDER] = ROCKSDB
+        if query.name in ("format", "back"):
+            query.conf[STATE_PROVIDER] = ROCKSDB
     site = Site(bootstrap, folder, queries)
     restored = next(query for query in queries if query.name == "restored")
     with site.running(spark) as program:
@@ -68,10 +76,7 @@ def run_changes(bootstrap: str, folder: Path, spark: ForeignSpark) -> dict[str, 
         site.grow(site.left, 3)
         site.feed()
         site.await_read(program)
-    before = {
-        query.name: (read_query_log(query.checkpoint).planned[-1].batch, contract_of(query))
-        for query in queries
-    }
+    before = {query.name: (read_query_log(query.checkpoint), contract_of(query)) for query in queries}
     for query in queries:
         CHANGES[query.name](site, query)
     with site.running(spark, slots=7) as program:
@@ -82,15 +87,20 @@ def run_changes(bootstrap: str, folder: Path, spark: ForeignSpark) -> dict[str, 
     return {query.name: _judged(site, query, *before[query.name]) for query in queries}
 
 
-def _judged(site: Site, query: JoinQuery, last: int, old: Mapping[str, Any]) -> Changed:
+def _judged(site: Site, query: JoinQuery, first: QueryLog, old: Mapping[str, Any]) -> Changed:
+    contracts = [Contract.from_json(one) for one in (old, contract_of(query))]
+    changes = (*changes_of_contract(*contracts), *changes_of_settings(first.conf, query.conf))
+    foretold = sorted({str(change.effect) for change in changes})
     if query.refused:
-        return Changed(name=query.name, refused=words_of(query.refused))
+        return Changed(name=query.name, foretold=foretold, refused=words_of(query.refused))
+    last = first.planned[-1].batch
     log, audits = read_query_log(query.checkpoint), query.checkpoint.parent
     verdict = site.audit(query, audits / "audit").verdict
     by_old = site.audit(query, audits / "audit-by-old", dict(old)).verdict
     told = [one.message for one in (*verdict.causes, *verdict.findings[:1])] + verdict.inconclusive
     return Changed(
         name=query.name,
+        foretold=foretold,
         kept={name: log.conf[name] for name in KEPT if name in log.conf},
         batches=(last, log.planned[-1].batch),
         verdict=verdict.verdict,
@@ -98,7 +108,19 @@ def _judged(site: Site, query: JoinQuery, last: int, old: Mapping[str, Any]) -> 
         said=" | ".join(told)[:900],
         by_old=by_old.verdict,
         old_findings=dict(by_old.findings_total),
+        since=site.audit(_trimmed(query, last), audits / "audit-since").verdict.verdict,
     )
+
+
+def _trimmed(query: JoinQuery, first: int) -> JoinQuery:
+    """The query with a copy of its checkpoint whose log begins with a batch."""
+    since = replace(query, place="since")
+    shutil.copytree(query.checkpoint, since.checkpoint)
+    for part in ("offsets", "commits"):
+        for path in (since.checkpoint / part).glob("[0-9]*"):
+            if int(path.name) < first:
+                path.unlink()
+    return since
 
 
 def _asked(**changes: Any) -> Callable[[Site, JoinQuery], None]:
@@ -130,14 +152,18 @@ CHANGES: Mapping[str, Callable[[Site, JoinQuery], None]] = {
     "copied": _copied,
     "restored": _restored,
     "sink": lambda site, query: site.grow(query.output, 3),
-    "provider": lambda _, query: query.conf.update({PROVIDER: ROCKSDB}),
-    "format": lambda _, query: query.conf.update({FORMAT: "3"}),
+    "provider": lambda _, query: query.conf.update({STATE_PROVIDER: ROCKSDB}),
+    "back": lambda _, query: query.conf.update({STATE_PROVIDER: HDFS}),
+    "format": lambda _, query: query.conf.update({STATE_FORMAT: "3"}),
     "partitions": lambda _, query: query.conf.update({PARTITIONS: "5"}),
     "delay": _asked(delays_s=(40, 20)),
+    "sooner": _asked(delays_s=(2, 5)),
     "wider": _asked(upper_s=40),
     "narrower": _asked(upper_s=5),
     "filter": _asked(where="l_price < 50"),
     "column": _asked(more=True),
+    "key": _asked(keys=["lot"]),
+    "keys": _asked(keys=["key", "lot"]),
     "kind": _inner,
 }
 """Name -> what is done to a query between its two lives."""

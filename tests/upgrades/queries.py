@@ -1,8 +1,9 @@
 """Some streaming joins in one classic session, on any Spark from 3.5: ``queries.py FILE``. Not a line of tidemark.
 
 FILE is JSON: ``bootstrap``, and ``queries``, each with ``name``, ``kind``, ``left``, ``right``, ``output`` (topics),
-``checkpoint``, ``conf``, and what is other than usual: ``delays_s``, ``upper_s``, ``where``, ``more``. ``stall`` is the
-id of a left row before which the sink waits for an hour, so that the program can be killed in the middle of a batch.
+``checkpoint``, ``conf``, and what is other than usual: ``delays_s``, ``upper_s``, ``where``, ``more``, ``keys``.
+``stall`` is the id of a left row before which the sink waits for an hour, so that the program can be killed in the
+middle of a batch.
 
 Each output record names its query, its batch and the version of Spark that wrote it. A line of JSON on standard output
 says of each query that it was started, or why it ended. A line on standard input is the name of a query to stop; when
@@ -67,7 +68,8 @@ def started(session: SparkSession, asked: dict, one: dict):
     right = events(session, asked["bootstrap"], one["right"], "r", delays_s[1])
     if one.get("where"):
         left = left.where(one["where"])
-    within = f"l_key = r_key AND r_time >= l_time AND r_time <= l_time + INTERVAL {upper_s} SECONDS"
+    equal = " AND ".join(f"l_{key} = r_{key}" for key in one.get("keys", ["key"]))
+    within = f"{equal} AND r_time >= l_time AND r_time <= l_time + INTERVAL {upper_s} SECONDS"
     joined = left.join(right, expr(within), KINDS[one["kind"]])
     ids = ["l_id"] if one["kind"] == "left_semi" else ["l_id", "r_id"]
     if one.get("more"):  # then the state has this column, too
@@ -86,7 +88,9 @@ def started(session: SparkSession, asked: dict, one: dict):
 
 def events(session: SparkSession, bootstrap: str, topic: str, side: str, delay_s: int) -> DataFrame:
     """The events of a topic, from its beginning."""
-    schema = f"{side}_id STRING, {side}_key STRING, {side}_time TIMESTAMP, {side}_price BIGINT"
+    schema = (
+        f"{side}_id STRING, {side}_key STRING, {side}_time TIMESTAMP, {side}_price BIGINT, {side}_lot STRING"
+    )
     source = session.readStream.format("kafka").option("kafka.bootstrap.servers", bootstrap)
     records = source.option("subscribe", topic).option("startingOffsets", "earliest").load()
     fields = records.select(from_json(col("value").cast("string"), schema).alias("e")).select("e.*")

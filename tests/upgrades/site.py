@@ -44,7 +44,7 @@ STOP_S = 300.0
 """Calibration: a session with ten queries stops within 5 s."""
 ROWS = 12
 """Random rows of a side in a slice."""
-KEYS = 14
+KEYS, LOTS = 14, 5
 
 
 @dataclass
@@ -138,6 +138,7 @@ class Site:
                 event = {
                     f"{side.lower()}_id": f"{side}{number}-{at}", f"{side.lower()}_key": name,
                     f"{side.lower()}_time": moment(time_s), f"{side.lower()}_price": self._random.randrange(100),
+                    f"{side.lower()}_lot": f"t{at % LOTS}",
                 }  # fmt: skip
                 producer.produce(topic, json.dumps(event).encode(), partition=at % self._partitions[side])
         assert producer.flush(60) == 0
@@ -251,7 +252,8 @@ def contract_of(query: JoinQuery) -> dict[str, Any]:
     delays_s, upper_s = query.changes.get("delays_s", (10, 20)), query.changes.get("upper_s", 20)
     side = {
         name: {
-            "topic": topic, "id": f"{name}_id", "keys": [f"{name}_key"], "time": f"{name}_time",
+            "topic": topic, "id": f"{name}_id", "time": f"{name}_time",
+            "keys": [f"{name}_{key}" for key in query.changes.get("keys", ("key",))],
             "watermark_delay_ms": 1000 * delay_s,
         }
         for name, topic, delay_s in (("l", "left", delays_s[0]), ("r", "right", delays_s[1]))

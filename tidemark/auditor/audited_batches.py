@@ -19,8 +19,6 @@ from tidemark.sparkfiles.checkpoint import POLICY
 from tidemark.sparkfiles.query_log import QueryLog
 
 TIME_ZONE = "spark.sql.session.timeZone"
-STATE_FORMAT = "spark.sql.streaming.join.stateFormatVersion"
-STATE_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 
 Ends = Mapping[str, Mapping[int, int]]
 """Kafka topic -> partition -> offset."""

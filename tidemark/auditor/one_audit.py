@@ -21,8 +21,6 @@ import msgspec
 from tidemark import paths
 from tidemark.auditor.audit_options import AuditOptions, delivery_of, range_of, read_single_join
 from tidemark.auditor.audited_batches import (
-    STATE_FORMAT,
-    STATE_PROVIDER,
     as_logged,
     first_batch,
     must_have_read,
@@ -53,6 +51,7 @@ from tidemark.runner.decoded_run import (
     keep_functions,
     must_have_decoders,
 )
+from tidemark.sparkfiles.checkpoint import STATE_FORMAT, STATE_PROVIDER
 from tidemark.sparkfiles.progress_reports import read_reports
 from tidemark.sparkfiles.query_log import QueryLog, committed_batches, read_query_log
 

@@ -1,10 +1,13 @@
 """``tidemark contract PIPELINE``: what a pipeline promises, and whether its plan is that of such a join.
 
-The plan is made by a driver of the stack; nothing is started, no topic is needed.
+The plan is made by a driver of the stack; nothing is started, no topic is needed. With ``--since`` it is held against
+the contract that the query had before, and no plan is made.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +19,7 @@ from tidemark.errors import EXIT_INVALID, EXIT_VALID, UsageError
 if TYPE_CHECKING:
     from tidemark.formats.chain import Chain
     from tidemark.formats.contract import Contract
+    from tidemark.preflight import RestartChange
     from tidemark.runner import PipelineCode, PlanCheck
 
 
@@ -34,6 +38,20 @@ Query = Annotated[
         help="With --draft of an event log that has several queries: the id or name of the query.",
     ),
 ]
+Since = Annotated[
+    str | None,
+    typer.Option(
+        metavar="OLD",
+        help="Say what becomes of a query that goes on, from its checkpoint, with this contract in the place of OLD: a"
+        " pipeline or a contract as PIPELINE is, or the directory of a run or an audit.",
+    ),
+]
+OfCheckpoint = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR", help="With --since: the query's checkpoint, whose settings are held against --conf."
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -45,6 +63,8 @@ def contract_command(
     pipeline: Pipeline,
     draft: Draft = False,
     query: Query = None,
+    since: Since = None,
+    checkpoint: OfCheckpoint = None,
     spark: Annotated[Path | None, typer.Option(help="Interpreter with another PySpark to plan on.")] = None,
     conf: Annotated[
         list[str] | None,
@@ -61,6 +81,9 @@ def contract_command(
     Exit code 0, or 1 where contract and plan differ.
 
     With --draft the contract is made from the plan, with questions; there is nothing to compare then.
+
+    With --since no plan is made: exit code 1 if the changed query has wrong rows, is refused by Spark, or does not
+    get a setting that is asked for.
     """
     from tidemark.runner import PipelineCode, check_pipeline_plan
     from tidemark.runner.pipeline_code import described_on, described_without_session
@@ -80,6 +103,17 @@ def contract_command(
         raise UsageError(
             "--query is given without --draft", hint="it names a query of an event log: --draft LOG"
         )
+    if since is not None:
+        from tidemark.preflight import Effect
+
+        changes = _changes(code, since, checkpoint, conf or ())
+        _say_changes(changes, as_json=as_json)
+        raise typer.Exit(EXIT_INVALID if any(one.effect != Effect.SINCE for one in changes) else EXIT_VALID)
+    if checkpoint is not None:
+        raise UsageError(
+            "--checkpoint is given without --since",
+            hint="it is that of a query that had the contract --since OLD",
+        )
     described = described_without_session(code)
     with lease(spec_to_lease(spark)) as stack:
         contract = (described or described_on(stack, code)).contract
@@ -91,6 +125,55 @@ def contract_command(
         if Path(pipeline).suffix == ".json":
             typer.echo("the plan is made of the contract itself: no query of yours was compared")
     raise typer.Exit(EXIT_INVALID if plan_check.comparison.mismatches else EXIT_VALID)
+
+
+def _changes(
+    code: PipelineCode, since: str, checkpoint: Path | None, conf: Sequence[str]
+) -> tuple[RestartChange, ...]:
+    """What becomes of a query that had the contract ``since`` and goes on with another, and with these settings."""
+    from tidemark.cli.trace_commands import pair
+    from tidemark.formats.contract import Contract
+    from tidemark.preflight import changes_of_contract, changes_of_settings
+    from tidemark.runner import describe
+    from tidemark.sparkfiles.query_log import read_query_log
+
+    asked = dict(map(pair, conf))
+    if asked and checkpoint is None:
+        raise UsageError(
+            "--conf is given without --checkpoint", hint="a checkpoint says what its query keeps"
+        )
+    old = (
+        _contract_of_directory(Path(since))
+        if Path(since).is_dir()
+        else describe(replace(code, pipeline=since))
+    )
+    new = describe(code)
+    if not (isinstance(old, Contract) and isinstance(new, Contract)):
+        raise UsageError(
+            "--since compares contracts of one join, not of chains", hint="compare what the steps say"
+        )
+    kept = read_query_log(checkpoint).conf if checkpoint is not None else {}
+    return (*changes_of_contract(old, new), *changes_of_settings(kept, asked))
+
+
+def _contract_of_directory(path: Path) -> Contract | Chain:
+    from tidemark.formats.evidence import RunDirectory
+
+    return RunDirectory(path).contract
+
+
+def _say_changes(changes: Sequence[RestartChange], *, as_json: bool) -> None:
+    if as_json:
+        import msgspec
+
+        typer.echo(msgspec.json.encode({"changes": changes}).decode())
+        return
+    for one in changes:
+        typer.echo(f"{one.effect}: {one.what}\n  from:     {one.before}\n  to:       {one.after}")
+        typer.echo(f"  why:      {one.reason}\n  hint:     {one.remedy}")
+    typer.echo(
+        f"{len(changes)} change{'' if len(changes) == 1 else 's'} that matter{'s' if len(changes) == 1 else ''}"
+    )
 
 
 def _draft(code: PipelineCode, query: str | None) -> None:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from tidemark.diagnosis.setting import Change, NullKeys, OutputReading, Setting, TimeReading, with_kind
 from tidemark.formats.contract import Contract, JoinKind, Side, Term, WatermarkPolicy
 from tidemark.oracle.causes.common_facts import duration
+from tidemark.oracle.compare.wording import term_text
 from tidemark.oracle.input.history import History
 from tidemark.oracle.spark.spark_versions import RULES, minor_version
 from tidemark.oracle.spark.time_ranges import FIRST_FORMAT_BY_TIME, LEFT, RIGHT, US_PER_MS
@@ -227,7 +228,7 @@ def _conditions(contract: Contract) -> Iterator[Change]:
             )  # fmt: skip
     for term in contract.condition:
         others = tuple(one for one in contract.condition if one != term)
-        said = _term(term)
+        said = term_text(term)
         yield Change(
             f"no condition {said}", f"this contract without the condition `{said}` gives",
             f"the query does not ask for {said}", _with_terms(others, contract.where), family=f"condition {said}",
@@ -239,7 +240,7 @@ def _conditions(contract: Contract) -> Iterator[Change]:
         )  # fmt: skip
     for term in contract.where:
         others = tuple(one for one in contract.where if one != term)
-        said = _term(term)
+        said = term_text(term)
         yield Change(
             f"no where {said}", f"this contract without `{said}` in `where` gives",
             f"the query does not filter the joined rows by {said}", _with_terms(contract.condition, others),
@@ -250,10 +251,6 @@ def _conditions(contract: Contract) -> Iterator[Change]:
             f"the query asks for {said} in its join condition, so that rows without a match stay",
             _with_terms((*contract.condition, term), others), family=f"where {said}",
         )  # fmt: skip
-
-
-def _term(term: Term) -> str:
-    return f"{term.left or term.value} {term.op} {term.right or term.value}"
 
 
 def _with_terms(condition: tuple[Term, ...], where: tuple[Term, ...]) -> Callable[[Setting], Setting]:

@@ -2,7 +2,8 @@
 
 Free of I/O. ``read_plan`` reads the text that ``DataFrame.explain()`` prints of a streaming query; ``compare`` holds
 it against the contract; ``advise`` warns where Spark accepts a join whose state is never removed or whose NULL row can
-be wrong. What cannot be read is *not compared*, with the reason; it is never an alarm.
+be wrong. What cannot be read is *not compared*, with the reason; it is never an alarm. ``changes_of_contract`` says
+what becomes of a query that goes on, from its checkpoint, with another contract.
 """
 
 from __future__ import annotations
@@ -21,19 +22,29 @@ from tidemark.preflight.physical_plan import (
     read_steps,
 )
 from tidemark.preflight.plan_comparison import Mismatch, PlanComparison, compare
+from tidemark.preflight.restart_changes import (
+    Effect,
+    RestartChange,
+    changes_of_contract,
+    changes_of_settings,
+)
 
 __all__ = [
     "Advice",
     "ContractDraft",
+    "Effect",
     "JoinPlan",
     "Mismatch",
     "PlanComparison",
     "PlanSource",
     "QueryPlan",
+    "RestartChange",
     "SidePlan",
     "UnreadablePlan",
     "advise",
     "advise_chain",
+    "changes_of_contract",
+    "changes_of_settings",
     "compare",
     "compare_chain",
     "draft_contract",

@@ -15,12 +15,15 @@ from tidemark.formats.faults import (
     FaultComponent,
 )
 from tidemark.runner.run_options import OWN_SINK, SINKS, RunOptions
+from tidemark.sparkfiles.checkpoint import CHANGELOG, STATE_FORMAT, STATE_PROVIDER
 from tidemark.stack import POWERS, StackSpec
 from tidemark.stack.compose.container_links import only_lost
 from tidemark.stack.install.network_proxy_program import must_be_buildable
 from tidemark.stack.local import packet_links
 
 MAINTENANCE_INTERVAL = "spark.sql.streaming.stateStore.maintenanceInterval"
+WITH_FOUR_STORES = ("1", "2")
+"""The state formats in which each side of a join has two stores in a partition; later ones have one for all."""
 SNAPSHOTS_OFTEN = (f"{MAINTENANCE_INTERVAL}=10ms", "spark.sql.streaming.stateStore.minDeltasForSnapshot=1")
 """Settings with which Spark writes a snapshot of a state store in nearly each batch, as soon as it is committed."""
 WAITING = (FaultAction.DELAY, FaultAction.JITTER, FaultAction.THROTTLE)
@@ -47,6 +50,7 @@ def must_be_injectable(options: RunOptions, spec: StackSpec) -> None:
         _must_have_brokers(part, options, spec)
         _must_be_shown_by_the_sink(part, options)
         _must_make_snapshots(part, options)
+        _must_have_several_stores(part, options)
 
 
 def _must_be_possible_on_processes(of_network: Sequence[FaultSpec]) -> None:
@@ -100,12 +104,16 @@ def _must_have_brokers(spec: FaultSpec, options: RunOptions, stack: StackSpec) -
 def _must_make_snapshots(spec: FaultSpec, options: RunOptions) -> None:
     """Refuse the point ``snapshot`` of a query that writes none for a minute.
 
-    On RocksDB a task may write them itself. On HDFS a thread of each executor's does, as often as the settings of the
-    first query say that it runs.
+    On RocksDB without changelogs a task writes one with each commit. Else a thread of each executor's does, as often as
+    the settings of the first query say that it runs.
     """
-    if spec.point is not CommitPoint.SNAPSHOT or any("RocksDB" in text for text in options.conf):
+    settings = _settings(options)
+    by_tasks = (
+        "RocksDB" in settings.get(STATE_PROVIDER, "") and settings.get(CHANGELOG, "false").lower() != "true"
+    )
+    if spec.point is not CommitPoint.SNAPSHOT or by_tasks:
         return
-    if not any(MAINTENANCE_INTERVAL in text for text in options.conf):
+    if MAINTENANCE_INTERVAL not in settings:
         raise UsageError(
             f"{spec} cannot be injected: no snapshot is written within the run",
             detail=f"Spark looks every minute whether a store needs one: {MAINTENANCE_INTERVAL}",
@@ -117,6 +125,22 @@ def _must_make_snapshots(spec: FaultSpec, options: RunOptions) -> None:
             detail=f"its executors keep the {MAINTENANCE_INTERVAL} of its first query",
             hint="leave out `driver`: the run starts a driver of its own",
         )
+
+
+def _must_have_several_stores(spec: FaultSpec, options: RunOptions) -> None:
+    """Refuse the point ``state`` of a state format in which a partition has one store: it is committed, or is not."""
+    version = _settings(options).get(STATE_FORMAT, WITH_FOUR_STORES[-1])
+    if spec.point is CommitPoint.STATE and version not in WITH_FOUR_STORES:
+        raise UsageError(
+            f"{spec} cannot be injected: the state has format {version}",
+            detail="a partition has one state store there: no state is committed by halves",
+            hint=f"leave out --conf {STATE_FORMAT}={version}, or choose the point half-written:"
+            f" {spec.component}:{spec.action}@half-written",
+        )
+
+
+def _settings(options: RunOptions) -> dict[str, str]:
+    return dict(text.partition("=")[::2] for text in options.conf)
 
 
 def _must_be_shown_by_the_sink(spec: FaultSpec, options: RunOptions) -> None:

@@ -11,7 +11,7 @@ import msgspec
 
 from tidemark.errors import TidemarkError
 from tidemark.formats.manifest import StateInfo
-from tidemark.sparkfiles.checkpoint import Checkpoint
+from tidemark.sparkfiles.checkpoint import STATE_FORMAT, STATE_PROVIDER, Checkpoint
 
 READ_S = 120.0
 """Calibration: four batches of a thousand rows are read in 1 to 2 s."""
@@ -22,8 +22,6 @@ BATCHES = 4
 ROWS = 50_000
 """A batch with more state rows is skipped: reading it takes longer than the rest of the run."""
 
-_FORMAT = "spark.sql.streaming.join.stateFormatVersion"
-_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _OLDEST_FORMAT = 1
 """``SymmetricHashJoinStateManager.legacyVersion``: the format of a checkpoint that does not name one."""
 
@@ -69,9 +67,9 @@ def what_ran(checkpoint: Checkpoint, conf: Sequence[str], read: StateInfo) -> St
     return msgspec.structs.replace(
         read,
         format=_format(checkpoint),
-        provider=ran.get(_PROVIDER, "").rpartition(".")[2] or None,
+        provider=ran.get(STATE_PROVIDER, "").rpartition(".")[2] or None,
         changelog=checkpoint.has_changelogs(),
-        asked_format=_number(asked.get(_FORMAT)),
+        asked_format=_number(asked.get(STATE_FORMAT)),
     )
 
 
@@ -96,7 +94,7 @@ def _too_large(reports: Sequence[Mapping[str, Any]]) -> frozenset[int]:
 
 
 def _format(checkpoint: Checkpoint) -> int:
-    return _number(checkpoint.conf().get(_FORMAT)) or _OLDEST_FORMAT
+    return _number(checkpoint.conf().get(STATE_FORMAT)) or _OLDEST_FORMAT
 
 
 def _number(text: str | None) -> int | None:

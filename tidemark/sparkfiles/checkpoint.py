@@ -14,7 +14,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
-"""A setting that the metadata of ``offsets/N`` has."""
+STATE_FORMAT = "spark.sql.streaming.join.stateFormatVersion"
+STATE_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+"""Settings that the metadata of ``offsets/N`` has; a query goes on with them, whatever its session says."""
+CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
+"""One that it has not."""
 
 
 def read_query_id(metadata: str) -> str:

@@ -34,7 +34,6 @@ from tidemark.campaigns.shrink.shrinkable import Shrinkable, digest_of, size_of
 from tidemark.campaigns.shrink.shrinker import Removal, Shrinker
 from tidemark.campaigns.shrink.trial_journal import JournalledTrial, TrialJournal
 from tidemark.campaigns.shrink.trial_runs import shows_nothing
-from tidemark.campaigns.state_stores import PROVIDER
 from tidemark.errors import UsageError
 from tidemark.faults.schedule import plan_faults, read_schedule
 from tidemark.formats.contract import Bound, Contract, JoinKind, Output, Term
@@ -44,6 +43,7 @@ from tidemark.formats.trace import Record
 from tidemark.oracle import judge
 from tidemark.oracle.findings import Finding
 from tidemark.oracle.spark.known_defects import ROCKSDB
+from tidemark.sparkfiles.checkpoint import STATE_PROVIDER
 
 EVIDENCE = Path(__file__).parents[2] / "golden" / "evidence"
 SPARK = "4.2.0"
@@ -85,7 +85,7 @@ def test_a_known_defect_becomes_as_small_as_it_can_be():
 
 def test_settings_are_left_out_by_real_runs_alone():
     """Spark refuses some settings without others, and rules cannot say so."""
-    conf = {PROVIDER: ROCKSDB}
+    conf = {STATE_PROVIDER: ROCKSDB}
 
     assert by_rules(replace(semi_case(), conf=conf)).best.case.conf == conf
 

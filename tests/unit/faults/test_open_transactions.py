@@ -16,13 +16,16 @@ from tidemark.faults import commit_points
 from tidemark.faults.commit_points import RunningBatch
 from tidemark.faults.sink_progress import _LedgerProgress
 from tidemark.formats.faults import LINK_FAULTS, OF_TRANSACTION, CommitPoint
+from tidemark.oracle.spark.known_defects import ROCKSDB
 from tidemark.runner import RunOptions
 from tidemark.runner.one_run import _must_be_possible
 from tidemark.runner.possible_faults import SNAPSHOTS_OFTEN
+from tidemark.sparkfiles.checkpoint import CHANGELOG, STATE_FORMAT, STATE_PROVIDER
 from tidemark.stack import StackSpec
 
 QUERY = "0" * 8 + "-0000" * 3 + "-" + "0" * 12
 BEFORE = {0: 5, 1: 5}
+ON_ROCKSDB = f"{STATE_PROVIDER}={ROCKSDB}"
 
 
 class Ledger:
@@ -104,11 +107,24 @@ def test_a_soak_draws_such_points_for_a_sink_with_transactions_alone():
         ((), "", "no snapshot is written within the run"),
         (SNAPSHOTS_OFTEN, "driver", "the driver 'driver' runs already"),
         (SNAPSHOTS_OFTEN, "", ""),
-        (("spark.sql.streaming.stateStore.providerClass=org.RocksDBStateStoreProvider",), "driver", ""),
+        ((ON_ROCKSDB,), "driver", ""),
+        ((ON_ROCKSDB, f"{CHANGELOG}=true"), "", "no snapshot is written within the run"),
+        ((ON_ROCKSDB, f"{CHANGELOG}=true", *SNAPSHOTS_OFTEN), "", ""),
     ],
 )
 def test_where_no_snapshot_would_be_written_the_point_is_refused(conf, driver, said):
     options = RunOptions("inner", faults="executor@snapshot", conf=conf, driver=driver)
+    with pytest.raises(UsageError, match=said) if said else nullcontext():
+        _must_be_possible(options, StackSpec("local"))
+
+
+@pytest.mark.parametrize(
+    ("version", "said"), [("1", ""), ("2", ""), ("3", "has format 3"), ("4", "has format 4")]
+)
+def test_where_a_partition_has_one_store_the_point_state_is_refused(version, said):
+    conf = (ON_ROCKSDB, f"{STATE_FORMAT}={version}")
+    options = RunOptions("inner", faults="driver@state", conf=conf)
+
     with pytest.raises(UsageError, match=said) if said else nullcontext():
         _must_be_possible(options, StackSpec("local"))
 

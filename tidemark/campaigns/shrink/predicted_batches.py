@@ -17,7 +17,6 @@ from typing import Any
 
 from tidemark.campaigns.case import NO_DATA, Case
 from tidemark.campaigns.chain_inputs import ChainInputs
-from tidemark.campaigns.state_stores import FORMAT as STATE_FORMAT
 from tidemark.formats.contract import Delivery
 from tidemark.formats.evidence import (
     FORMAT,
@@ -34,6 +33,7 @@ from tidemark.formats.trace import Record
 from tidemark.formats.watermark import WatermarkTracker
 from tidemark.oracle.input.history import Disposition, History, read_batches, read_history
 from tidemark.oracle.spark.time_ranges import LEFT, NULL_TIME_US, RIGHT, US_PER_MS, state_ms
+from tidemark.sparkfiles.checkpoint import STATE_FORMAT
 
 Ends = dict[str, dict[int, int]]
 """Topic -> partition -> how many of its records were read."""

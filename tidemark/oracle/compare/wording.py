@@ -5,7 +5,7 @@ Free of any decision.
 
 from __future__ import annotations
 
-from tidemark.formats.contract import Bound
+from tidemark.formats.contract import Bound, Term
 from tidemark.formats.events import write_time
 from tidemark.oracle.findings import Finding
 from tidemark.oracle.input.history import NO_BATCH, History, first_of, right_of
@@ -101,3 +101,8 @@ def bound_text(bound: Bound) -> str:
         else f" {'<' if bound.upper_strict else '<='} {bound.upper_ms / 1000:.3f} s"
     )
     return f"{low}left - right{high}"
+
+
+def term_text(term: Term) -> str:
+    """``price < 8``."""
+    return f"{term.left or term.value} {term.op} {term.right or term.value}"

@@ -1,0 +1,223 @@
+"""A query that goes on with another contract or other settings: what each change does to its rows, and what is said."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from typer.testing import CliRunner
+
+from tidemark.cli import app
+from tidemark.errors import UsageError
+from tidemark.formats.contract import (
+    Bound,
+    Contract,
+    Delivery,
+    Filter,
+    JoinKind,
+    Output,
+    Side,
+    Term,
+    WatermarkPolicy,
+)
+from tidemark.formats.record_fields import Field
+from tidemark.preflight import Effect, changes_of_contract, changes_of_settings
+
+OLD = Contract(
+    name="orders_payments",
+    kind=JoinKind.LEFT_OUTER,
+    left=Side("orders", "order_id", ("customer",), "ordered_at", 10_000),
+    right=Side("payments", "payment_id", ("customer",), "paid_at", 20_000),
+    bound=Bound(lower_ms=-60_000, upper_ms=0),
+    output=Output("order_id", "payment_id"),
+)
+REFS = Output("order_id", "payment_id", ("o_partition", "o_offset"), ("p_partition", "p_offset"))
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+
+
+def left(**fields):
+    return replace(OLD, left=replace(OLD.left, **fields))
+
+
+def with_keys(**fields):
+    """Both sides have to have as many keys."""
+    return replace(OLD, left=replace(OLD.left, **fields), right=replace(OLD.right, **fields))
+
+
+def bound(**fields):
+    return replace(OLD, bound=replace(OLD.bound, **fields))
+
+
+NUMBER = (Field("customer", type="bigint"),)
+CHANGED = {
+    "kind": (replace(OLD, kind=JoinKind.INNER), Effect.WRONG, "the kind of the join", "NULL rows"),
+    "to semi": (
+        replace(OLD, kind=JoinKind.LEFT_SEMI, output=Output("order_id")), Effect.WRONG, "the kind", "keeps no left",
+    ),
+    "topic": (left(topic="orders-2"), Effect.WRONG, "the topic of the left side", "startingOffsets"),
+    "longer delay": (left(watermark_delay_ms=40_000), Effect.SINCE, "the watermark delay of the left", "stands until"),
+    "shorter delay": (left(watermark_delay_ms=1_500), Effect.SINCE, "the watermark delay", "goes ahead"),
+    "no watermark": (left(watermark_delay_ms=None), Effect.WRONG, "the watermark delay", "by the old watermark"),
+    "other keys": (with_keys(keys=("account",)), Effect.WRONG, "the keys of the left", "under their old keys"),
+    "more keys": (with_keys(keys=("customer", "shop")), Effect.REFUSED, "the keys", "KEY_SCHEMA_NOT_COMPATIBLE"),
+    "type of a key": (with_keys(fields=NUMBER), Effect.REFUSED, "the keys", "KEY_SCHEMA_NOT_COMPATIBLE"),
+    "event time": (left(time="created_at"), Effect.WRONG, "the event time of the left", "old event time"),
+    "form of the time": (left(time_format="epoch-ms"), Effect.WRONG, "the event time", "old event time"),
+    "id": (left(id="number"), Effect.WRONG, "the id of the left", "old id"),
+    "filter": (left(filters=(Filter("price", "<", 5),)), Effect.WRONG, "the filters of the left", "not filtered again"),
+    "NULL times": (left(keeps_null_event_time=True), Effect.WRONG, "the filters of the left", "not filtered again"),
+    "wider": (bound(lower_ms=-90_000), Effect.WRONG, "the bound", "pairs with them are lost"),
+    "open": (bound(upper_ms=None), Effect.WRONG, "the bound", "pairs with them are lost"),
+    "narrower": (bound(lower_ms=-5_000), Effect.WRONG, "the bound", "too far apart"),
+    "strict": (bound(lower_strict=True), Effect.WRONG, "the bound", "compared otherwise"),
+    "equal times": (bound(equal=True), Effect.REFUSED, "the bound", "a key of the state"),
+    "condition": (
+        replace(OLD, condition=(Term("<", "price", value=8),)), Effect.WRONG, "the condition", "had a partner",
+    ),
+    "where": (
+        replace(OLD, where=(Term("<", None, "cents", 8),)), Effect.WRONG, "the filter of joined", "before the join",
+    ),
+    "places": (replace(OLD, output=REFS), Effect.REFUSED, "the output", "VALUE_SCHEMA_NOT_COMPATIBLE"),
+    "names": (replace(OLD, output=Output("o", "p")), Effect.SINCE, "the fields of the output", "old names"),
+    "policy": (replace(OLD, policy=WatermarkPolicy.MAX), Effect.KEPT, "spark.sql.streaming.multiple", "the log of the"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_a_change_has_an_effect_and_a_reason(name):
+    new, effect, what, reason = CHANGED[name]
+
+    found = changes_of_contract(OLD, new)
+
+    assert {one.effect for one in found} == {effect}
+    assert found[0].what.startswith(what)
+    assert reason in found[0].reason
+    assert found[0].before != found[0].after
+    assert found[0].remedy
+
+
+def test_a_bound_that_is_moved_loses_rows_at_one_end_and_has_had_too_many_at_the_other():
+    [change] = changes_of_contract(OLD, bound(lower_ms=-30_000, upper_ms=10_000))
+
+    assert "pairs with them are lost" in change.reason
+    assert "too far apart" in change.reason
+    assert (change.before, change.after) == (
+        "-60.000 s <= left - right <= 0.000 s",
+        "-30.000 s <= left - right <= 10.000 s",
+    )
+
+
+@pytest.mark.parametrize(
+    "new", [OLD, replace(OLD, name="other", accept=("condition-range",), delivery=Delivery.EXACTLY_ONCE)]
+)
+def test_what_does_not_matter_for_rows_is_no_change(new):
+    assert changes_of_contract(OLD, new) == ()
+
+
+def test_a_setting_that_the_log_keeps_is_not_in_effect_and_others_are_not_spoken_of():
+    kept = {PROVIDER: "HDFS", "spark.sql.shuffle.partitions": "2"}
+
+    [change] = changes_of_settings(
+        kept, {PROVIDER: "RocksDB", "spark.sql.shuffle.partitions": "2", "spark.sql.session.timeZone": "UTC"}
+    )
+
+    assert (change.effect, change.what, change.before, change.after) == (
+        Effect.KEPT, PROVIDER, "HDFS", "RocksDB",
+    )  # fmt: skip
+
+
+@pytest.fixture
+def ask(tmp_path):
+    """A function that calls the command for two contracts; what it answers."""
+
+    def ask(new, *more, old=OLD):
+        for name, contract in (("old", old), ("new", new)):
+            (tmp_path / f"{name}.json").write_text(json.dumps(contract.to_json()))
+        words = [
+            "contract",
+            str(tmp_path / "new.json"),
+            "--since",
+            str(tmp_path / "old.json"),
+            *map(str, more),
+        ]
+        return CliRunner().invoke(app, words)
+
+    return ask
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    """A checkpoint whose log keeps two settings."""
+    folder = tmp_path / "checkpoint"
+    for part in ("offsets", "commits"):
+        (folder / part).mkdir(parents=True)
+    (folder / "metadata").write_text('{"id":"7a5c0d33-9d6f-4d0e-8f3f-6a1e9a0d3b11"}')
+    kept = {PROVIDER: "HDFS", "spark.sql.shuffle.partitions": "2"}
+    said = {"batchWatermarkMs": 0, "batchTimestampMs": 1_767_225_600_000, "conf": kept}
+    offsets = ['{"orders":{"0":1}}', '{"payments":{"0":1}}']
+    (folder / "offsets" / "0").write_text("\n".join(["v1", json.dumps(said), *offsets]))
+    (folder / "commits" / "0").write_text('v1\n{"nextBatchWatermarkMs":0}')
+    return folder
+
+
+def test_the_command_says_each_change_and_ends_with_one(ask):
+    done = ask(CHANGED["wider"][0])
+
+    assert done.exit_code == 1
+    assert done.output.splitlines()[0] == "wrong rows: the bound"
+    assert "start the new query on a new checkpoint" in done.output
+    assert done.output.splitlines()[-1] == "1 change that matters"
+
+
+@pytest.mark.parametrize(("new", "changes"), [(OLD, 0), (CHANGED["longer delay"][0], 1)])
+def test_the_command_ends_with_zero_where_no_row_is_wrong(ask, new, changes):
+    done = ask(new, "--json")
+
+    assert done.exit_code == 0
+    assert len(json.loads(done.output)["changes"]) == changes
+
+
+def test_the_command_says_which_settings_the_checkpoint_keeps(ask, checkpoint):
+    done = ask(
+        OLD,
+        "--checkpoint",
+        checkpoint,
+        "--conf",
+        f"{PROVIDER}=RocksDB",
+        "--conf",
+        "spark.sql.shuffle.partitions=2",
+    )
+
+    assert done.exit_code == 1
+    assert f"not in effect: {PROVIDER}" in done.output
+    assert "shuffle" not in done.output
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        (["--conf", "a=b"], "--conf is given without --checkpoint"),
+        (["--checkpoint", "nowhere"], "nowhere"),
+    ],
+)
+def test_what_cannot_be_compared_is_said(ask, more, says):
+    done = ask(OLD, *more)
+
+    assert isinstance(done.exception, UsageError)
+    assert says in str(done.exception)
+    assert done.exception.hint
+
+
+def test_a_checkpoint_without_an_old_contract_is_refused(checkpoint):
+    done = CliRunner().invoke(app, ["contract", "left_outer", "--checkpoint", str(checkpoint)])
+
+    assert isinstance(done.exception, UsageError)
+    assert "--checkpoint is given without --since" in str(done.exception)
+
+
+def test_chains_are_not_compared():
+    done = CliRunner().invoke(app, ["contract", "left_outer", "--since", "shown_again"])
+
+    assert isinstance(done.exception, UsageError)
+    assert "not of chains" in str(done.exception)
