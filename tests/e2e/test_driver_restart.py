@@ -9,7 +9,7 @@ from tests.e2e.sinks import Copy, connected
 from tidemark.formats.evidence import RunDirectory
 
 
-@pytest.mark.long_on("compose")  # where one that is killed at a commit point is started again every day
+@pytest.mark.long  # one that is killed at a commit point is started again every day
 def test_a_driver_that_somebody_kills_between_two_batches_is_started_again(own_stack, judged, tmp_path):
     """Nothing is run again; but Spark has forgotten the latest event times, and the judge must know."""
     killed: list[int] = []

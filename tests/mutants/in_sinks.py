@@ -77,6 +77,16 @@ def write(self, batches):
 
 transaction.TransactionWriter.write = write
 """
+WITHOUT_ACKNOWLEDGEMENT = """
+from pyspark.sql.connect.streaming.readwriter import DataStreamWriter
+
+start_with = DataStreamWriter.start
+
+def start_without(self, *args, **how):
+    return start_with(self.option("kafka.acks", "0"), *args, **how)
+
+DataStreamWriter.start = start_without
+"""
 
 SINK = {
     "sink that drops": Mutant(
@@ -130,5 +140,9 @@ SINK = {
     ),
     "at-least-once sink that promises exactly-once": Mutant(
         {"left_outer": "duplicate_rows"}, sink="spark", delivery="exactly-once", faults="driver@written",
+    ),
+    "sink that waits for no acknowledgement": Mutant(
+        {"inner": "lost_rows"}, added=WITHOUT_ACKNOWLEDGEMENT, sink="spark", faults="broker:reset@half-written",
+        harmless="executor@planned",
     ),
 }  # fmt: skip

@@ -12,7 +12,17 @@ import msgspec
 import pytest
 
 from tidemark.campaigns import soak as soaking
-from tidemark.campaigns.soak import Soak, SoakOptions, SoakRun, can_be_drawn, run_options, schedule
+from tidemark.campaigns.soak import (
+    INPUTS,
+    KEPT_IN,
+    Soak,
+    SoakOptions,
+    SoakRun,
+    can_be_drawn,
+    run_options,
+    schedule,
+)
+from tidemark.campaigns.state_stores import STATES
 from tidemark.errors import TestbedError, UsageError
 from tidemark.faults.overlaps import drawn_pairs
 from tidemark.faults.schedule import read_schedule, write_schedule
@@ -37,8 +47,9 @@ def replace_proof(line, **proof):
 
 def ran(number, faults, verdict="VALID", **fields):
     return SoakRun(
-        number=number, pipeline="inner", sink="spark", schedule="driver@written", verdict=verdict, rows=100,
-        rows_judged=150, faults=faults, command="tidemark run inner", **{"run_dir": f"run-{number}", **fields},
+        number=number, pipeline="inner", sink="spark", input="plain", state="HDFS, 2", schedule="driver@written",
+        verdict=verdict, rows=100, rows_judged=150, faults=faults, command="tidemark run inner",
+        **{"run_dir": f"run-{number}", **fields},
     )  # fmt: skip
 
 
@@ -130,6 +141,35 @@ def test_every_join_meets_every_sink_and_one_sink_comes_after_the_other():
 
     assert len(set(asked)) == 10
     assert {sink for _, sink in asked[:2]} == {"exactly-once", "spark"}
+
+
+def test_every_input_meets_every_place_of_the_state():
+    options = SoakOptions(Path("runs"), keep_checkpoint=True)
+    asked = [run_options(options, number) for number in range(len(INPUTS) * len(KEPT_IN))]
+    settings = {one: {f"{name}={value}" for name, value in STATES[one].items()} for one in KEPT_IN}
+
+    def state_of(one):
+        return max(
+            (state for state in KEPT_IN if settings[state] <= {*one.conf}),
+            key=lambda name: len(settings[name]),
+        )
+
+    found = {(one.generator, state_of(one)) for one in asked}
+
+    assert found == {(words, state) for words in INPUTS.values() for state in KEPT_IN}
+    assert all(one.keep_checkpoint for one in asked)
+
+
+def test_a_stack_that_is_gone_ends_a_soak(monkeypatch, tmp_path):
+    def no_broker(*_args, **_more):
+        raise TestbedError("no Kafka broker answers", hint="start one")
+
+    monkeypatch.setattr(soaking, "run", no_broker)
+    stack = SimpleNamespace(spec=StackSpec(), components=list, repair=lambda: None)
+
+    with pytest.raises(TestbedError, match="the stack of the soak is gone") as error:
+        soaking.soak(SoakOptions(tmp_path), stack, lambda *_: pytest.fail("no run was done"))
+    assert "--resume" in error.value.hint
 
 
 def test_an_interrupted_soak_keeps_its_runs_and_is_not_over(monkeypatch):
@@ -349,7 +389,7 @@ def run_with(monkeypatch, tmp_path):
         monkeypatch.setattr(soaking, "describe", lambda _pipeline: None)
         monkeypatch.setattr(soaking, "new_run_directory", lambda *_: RunDirectory(tmp_path))
         monkeypatch.setattr(soaking, "run", does)
-        stack = stack or SimpleNamespace(repair=lambda: None, spec=StackSpec())
+        stack = stack or SimpleNamespace(repair=lambda: None, components=lambda: ["driver"], spec=StackSpec())
         return soaking._run(SoakOptions(tmp_path), stack, 1)
 
     return outcome

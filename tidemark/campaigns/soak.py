@@ -20,7 +20,8 @@ from typing import Any
 import msgspec
 
 from tidemark.campaigns.campaign import Campaign, free_directory
-from tidemark.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID, TidemarkError, UsageError
+from tidemark.campaigns.state_stores import SPARKS_OWN, STATES
+from tidemark.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID, TestbedError, TidemarkError, UsageError
 from tidemark.faults.overlaps import FaultPart, drawn_pairs, every_fault
 from tidemark.faults.schedule import FaultSpec, read_schedule, write_schedule
 from tidemark.formats.evidence import RunDirectory
@@ -67,13 +68,27 @@ checkpoint is for. A driver takes longest to come back: with more of them a soak
 TOGETHER = 0.22
 """The share of draws that are two faults that overlap."""
 
+INPUTS: Mapping[str, tuple[str, ...]] = {
+    "plain": (),
+    "payloads": ("--changed-duplicates", "0.05", "--moved-duplicates", "0.05"),
+    "one key": ("--key-skew", "one:0.02"),
+    "transactions": ("--transactions", "0.2", "--aborted", "0.1"),
+    "bursts": ("--bursts", "0.3"),
+    "clock": ("--lateness", "on_time+uniform:0.2*1+skewed_producer:0.1*1"),
+}
+"""What the input of a run has, in turn: name -> options of the generator. In each the watermark moves with every slice:
+or else there would be no batch without data to inject a fault into."""
+KEPT_IN = (SPARKS_OWN, "RocksDB, 2", "RocksDB, 2, changelog")
+"""Where the state of a run is, in turn: those in which each point of a batch can be met."""
+
 
 @dataclass(frozen=True)
 class SoakOptions:
     """``pipelines`` and ``sinks`` are taken in turn; ``faults`` are so many in each run; ``log`` is the journal.
 
     ``only`` are faults as in a schedule, ``broker:cut`` at all points or ``driver@written``: no others are drawn.
-    ``in_time`` are options of each run: what it demands in time, and after how long it has hung.
+    ``in_time`` are options of each run: what it demands in time, and after how long it has hung. ``keep_checkpoint``
+    has each run keep its checkpoint.
     """
 
     folder: Path
@@ -86,6 +101,7 @@ class SoakOptions:
     only: Sequence[str] = ()
     log: Path | None = None
     resume: bool = False
+    keep_checkpoint: bool = False
     in_time: Mapping[str, Any] = field(default_factory=dict)
     report: Report = field(default=report_nothing, compare=False)
     say: Say = field(default=say_nothing, compare=False)
@@ -98,11 +114,16 @@ class SoakOptions:
 
 
 class SoakRun(msgspec.Struct, kw_only=True):
-    """One run. ``findings`` are those that are no known defect; ``problem`` says why there is no verdict."""
+    """One run. ``findings`` are those that are no known defect; ``problem`` says why there is no verdict.
+
+    ``input`` and ``state`` are names in ``INPUTS`` and ``STATES``.
+    """
 
     number: int
     pipeline: str
     sink: str
+    input: str
+    state: str
     schedule: str
     run_dir: str
     verdict: str = "FAILED"
@@ -355,12 +376,21 @@ def run_options(
     drawable = _drawable(options, sink, links, brokers)
     faults = schedule(rng, options.faults, drawable.__contains__, unmet)
     makes_snapshots = any(part.point is CommitPoint.SNAPSHOT for one in faults for part in one.parts)
+    given, state = _input_and_state(number)
+    settings = tuple(f"{name}={value}" for name, value in STATES[state].items())
     return RunOptions(
-        pipeline, seed=seed, impressions=options.impressions, sink=sink, faults=write_schedule(faults),
-        driver="" if makes_snapshots else DRIVER,
-        conf=SNAPSHOTS_OFTEN if makes_snapshots else (), run_dir=free_directory(options.folder / f"run-{number}"),
+        pipeline, seed=seed, impressions=options.impressions, generator=INPUTS[given], sink=sink,
+        faults=write_schedule(faults), driver="" if makes_snapshots else DRIVER,
+        conf=(*settings, *(SNAPSHOTS_OFTEN if makes_snapshots else ())),
+        run_dir=free_directory(options.folder / f"run-{number}"), keep_checkpoint=options.keep_checkpoint,
         report=options.report, say=options.say, watch=options.watch, **options.in_time,
     )  # fmt: skip
+
+
+def _input_and_state(number: int) -> tuple[str, str]:
+    """The names of a run's input and state; in as many runs as there are of both each meets each."""
+    around, turn = divmod(number, len(INPUTS))
+    return [*INPUTS][turn], KEPT_IN[(around + turn) % len(KEPT_IN)]
 
 
 def _drawable(
@@ -381,8 +411,9 @@ def _drawable(
 def _run(options: SoakOptions, stack: Stack, number: int, unmet: Collection[FaultPart] = ()) -> SoakRun:
     links = possible_link_faults(stack.spec.backend)
     asked = run_options(options, number, links=links, brokers=stack.spec.brokers, unmet=unmet)
+    given, state = _input_and_state(number)
     one = SoakRun(
-        number=number, pipeline=asked.pipeline, sink=asked.sink, schedule=asked.faults,
+        number=number, pipeline=asked.pipeline, sink=asked.sink, input=given, state=state, schedule=asked.faults,
         run_dir=str(asked.run_dir), command=asked.command(),
     )  # fmt: skip
     start_s = time.monotonic()
@@ -419,7 +450,16 @@ def _end_hung_driver(stack: Stack) -> None:
 
 
 def _repair(stack: Stack) -> str:
-    """Start what a run that failed has left dead, for the runs to come; says what does not start."""
+    """Start what a run that failed has left dead, for the runs to come; says what does not start.
+
+    Raises ``TestbedError`` if the whole stack is gone: no run to come could hold.
+    """
+    if not stack.components():
+        raise TestbedError(
+            "the stack of the soak is gone",
+            detail="somebody has ended it; the runs that were done are in the journal, if --log named one",
+            hint="start another with `tidemark up`, and go on with --resume",
+        )
     try:
         stack.repair()
     except TidemarkError as error:

@@ -132,6 +132,7 @@ def soak_command(
         typer.Option(help="Only this fault, as in a schedule: broker:cut, or driver@written; repeatable."),
     ] = None,
     pipeline: InTurn = None, sink: SinksInTurn = None, folder: Evidence = None, shrink: ShrinkTime = "10m",
+    keep_checkpoint: KeepCheckpoint = False,
     recover_within: RecoverWithin = "", progress: Progress = "", watermark_stands: WatermarkStands = "",
     state_rows: StateRows = None, hung_after: HungAfter = "300s",
     markdown: Summary = None, log: Log = None, resume: Resume = False, as_json: AsJson = False,
@@ -151,7 +152,7 @@ def soak_command(
     budget_s = shrink_budget(shrink)
     options = SoakOptions(
         folder or _soak_folder(seed, log if resume else None), minutes, seed, impressions, faults,
-        pipeline or JOINS, _known_sinks(sink), tuple(only or ()), log, resume,
+        pipeline or JOINS, _known_sinks(sink), tuple(only or ()), log, resume, keep_checkpoint,
         in_time=in_time(recover_within, progress, watermark_stands, state_rows, hung_after),
     )  # fmt: skip
     command = _typed(options, pipeline or (), sink or ())
@@ -241,12 +242,13 @@ def _typed(options: SoakOptions, pipelines: Sequence[str], sinks: Sequence[str])
     words += [word for one in pipelines for word in ("--pipeline", one)]
     words += [word for one in sinks for word in ("--sink", one)]
     words += [word for one in options.only for word in ("--only", one)]
+    words += ["--keep-checkpoint"] if options.keep_checkpoint else []
     return shlex.join([*words, *options.words_of_time])
 
 
 def _asked(command: str, spec: StackSpec, only: Sequence[str]) -> Asked:
     """What was typed, every fault and every pair that a soak draws from on a stack, and what the stack cannot have."""
-    from tidemark.campaigns.soak import can_be_drawn, chosen_faults
+    from tidemark.campaigns.soak import INPUTS, can_be_drawn, chosen_faults
     from tidemark.faults.overlaps import drawn_pairs
     from tidemark.reports import soak_report as shown
     from tidemark.runner.possible_faults import possible_link_faults
@@ -256,4 +258,4 @@ def _asked(command: str, spec: StackSpec, only: Sequence[str]) -> Asked:
     possible = {part: label for part, label in labels.items() if can(part)}
     pairs = [(first.label, then.label) for first, then in drawn_pairs() if {first, then} <= possible.keys()]
     known = [(label, part.point) for part, label in possible.items()]
-    return shown.Asked(command, known, pairs, sorted({*labels.values()} - {*possible.values()}))
+    return shown.Asked(command, known, pairs, sorted({*labels.values()} - {*possible.values()}), INPUTS)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tidemark.errors import EXIT_INVALID, EXIT_VALID
@@ -64,20 +65,22 @@ def _list(counts: Mapping[str, object]) -> str:
 class Asked:
     """What was typed, and what could be drawn: faults (label, point), and pairs that overlap (``FAULT at POINT``).
 
-    ``impossible`` are the labels of faults that the stack cannot have.
+    ``impossible`` are the labels of faults that the stack cannot have; ``inputs`` has for the name of each input the
+    words that make the generator give it.
     """
 
     command: str
     faults: Sequence[tuple[str, str]]
     pairs: Sequence[tuple[str, str]] = ()
     impossible: Sequence[str] = ()
+    inputs: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 def markdown(soak: Soak, versions: Mapping[str, str], asked: Asked) -> str:
     """The document."""
     sections = (
         _opening(soak, versions, asked.command), _points(soak, asked), _pairs(soak, asked.pairs),
-        _recovery(soak), _joins(soak), _runs(soak),
+        _recovery(soak), _joins(soak), _inputs(soak, asked), _runs(soak),
     )  # fmt: skip
     return "\n".join([line for section in sections for line in section])
 
@@ -202,34 +205,36 @@ def _recovery(soak: Soak) -> Iterator[str]:
     yield from (*table(("of", "faults:", *(f"{name}:" for name in TIMES)), rows), "")
 
 
-JOIN_HEAD = (
-    "join",
-    "sink",
-    "runs:",
-    "verdicts",
-    "rows judged:",
-    "batches run again:",
-    "duplicates by contract:",
-)
+RUNS_HEAD = ("runs:", "verdicts", "rows judged:", "batches run again:", "duplicates by contract:")
+JOIN_HEAD = ("join", "sink", *RUNS_HEAD)
+INPUT_HEAD = ("input", "state", *RUNS_HEAD)
 
 
 def _joins(soak: Soak) -> Iterator[str]:
     """Runs by join and sink, with what came of them."""
     yield from ("## Joins and sinks", "")
-    yield from (*table(JOIN_HEAD, _join_rows(soak)), "")
+    yield from (*table(JOIN_HEAD, _run_rows(soak, "pipeline", "sink")), "")
 
 
-def _join_rows(soak: Soak) -> list[tuple[object, ...]]:
-    """What came of the runs of each join and sink, in the order of ``JOIN_HEAD``."""
+def _inputs(soak: Soak, asked: Asked) -> Iterator[str]:
+    """Runs by what their input had and where their state was, with what came of them."""
+    yield from ("## Inputs and states", "")
+    for name, words in asked.inputs.items():
+        yield f"- {name}: {f'`{shlex.join(words)}`' if words else 'the generator as it is'}"
+    yield from ("", *table(INPUT_HEAD, _run_rows(soak, "input", "state")), "")
+
+
+def _run_rows(soak: Soak, first: str, second: str) -> list[tuple[object, ...]]:
+    """What came of the runs that have two things in common, in the order of ``RUNS_HEAD`` behind them."""
     groups: dict[tuple[str, str], list[SoakRun]] = defaultdict(list)
     for one in soak.runs:
-        groups[one.pipeline, one.sink].append(one)
+        groups[getattr(one, first), getattr(one, second)].append(one)
     rows: list[tuple[object, ...]] = []
-    for (pipeline, sink), runs in sorted(groups.items()):
+    for names, runs in sorted(groups.items()):
         verdicts = _list(Counter(one.verdict for one in runs))
         counts = ("rows_judged", "batches_again", "duplicates")
         numbers = [f"{sum(getattr(one, name) for one in runs):,}" for name in counts]
-        rows.append((pipeline, sink, len(runs), verdicts, *numbers))
+        rows.append((*names, len(runs), verdicts, *numbers))
     return rows
 
 
@@ -291,11 +296,13 @@ def facts(soak: Soak, versions: Mapping[str, str], asked: Asked, resume: str = "
 
 
 def _fact_tables(soak: Soak, asked: Asked) -> list[FactTable]:
-    """The tables of the page: by join and sink, by fault and point, by what overlapped, by what is in doubt."""
+    """The tables of the page: joins and sinks, inputs and states, faults and points, overlaps, doubts."""
     pipelines = sorted({one.pipeline for one in soak.runs})
     inconclusive = Counter(reason for one in soak.runs for reason in one.inconclusive)
+    permitted = LABELS["duplicates_by_contract"]
     return [
-        _fact_table("Joins and sinks", (*JOIN_HEAD[:-1], LABELS["duplicates_by_contract"]), _join_rows(soak)),
+        _fact_table("Joins and sinks", (*JOIN_HEAD[:-1], permitted), _run_rows(soak, "pipeline", "sink")),
+        _fact_table("Inputs and states", (*INPUT_HEAD[:-1], permitted), _run_rows(soak, "input", "state")),
         _fact_table(
             "Faults injected, by commit point and join",
             ("fault", "commit point", *pipelines, "injected", "not injected"),
