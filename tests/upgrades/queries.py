@@ -88,13 +88,12 @@ def started(session: SparkSession, asked: dict, one: dict):
 
 def events(session: SparkSession, bootstrap: str, topic: str, side: str, delay_s: int) -> DataFrame:
     """The events of a topic, from its beginning."""
-    schema = (
-        f"{side}_id STRING, {side}_key STRING, {side}_time TIMESTAMP, {side}_price BIGINT, {side}_lot STRING"
-    )
+    fields = {"id": "STRING", "key": "STRING", "lot": "STRING", "time": "TIMESTAMP", "price": "BIGINT"}
+    schema = ", ".join(f"{side}_{name} {of}" for name, of in fields.items())
     source = session.readStream.format("kafka").option("kafka.bootstrap.servers", bootstrap)
     records = source.option("subscribe", topic).option("startingOffsets", "earliest").load()
-    fields = records.select(from_json(col("value").cast("string"), schema).alias("e")).select("e.*")
-    return fields.where(f"{side}_time IS NOT NULL").withWatermark(f"{side}_time", f"{delay_s} seconds")
+    read = records.select(from_json(col("value").cast("string"), schema).alias("e")).select("e.*")
+    return read.where(f"{side}_time IS NOT NULL").withWatermark(f"{side}_time", f"{delay_s} seconds")
 
 
 def sink(bootstrap: str, one: dict):
