@@ -3,8 +3,9 @@
 One that fails ends it; so does anything that a run has left: a process of a stack, frozen or not, or a folder with its
 ports and leases. ``AGAIN.md`` is written only if all runs held. Those that held so far are in ``again.jsonl``, where
 ``--resume`` goes on if nothing of the code has changed, on this machine or another; one that fails removes it, for the
-row is broken. Logs and counts are in ``build/chaos``. Exit code 0 if they held, 1 if not, 130 after Ctrl-C. Words after
-``--`` are handed to pytest: they say how tests are run (``-n 3``), never which.
+row is broken. Logs and counts are in ``build/chaos``. With ``--long`` those of ``make long`` run, too, and the
+document is written there. Exit code 0 if they held, 1 if not, 130 after Ctrl-C. Words after ``--`` are handed to
+pytest: they say how tests are run (``-n 3``), never which.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("--times", type=int, default=20, help="how many runs in a row (default: 20)")
     parser.add_argument("--resume", action="store_true", help=f"go on after the runs in {KEPT.name}")
+    parser.add_argument("--long", action="store_true", help="also the chaos tests of `make long`")
     parser.add_argument("words", nargs="*", metavar="-- WORDS", help="how pytest runs the tests")
     args = parser.parse_args(arguments)
     if args.times < 1:
@@ -58,9 +60,10 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever ends this ends the run, too
     logs = Path("build", "chaos")
     logs.mkdir(parents=True, exist_ok=True)
-    where, runs = machine(), [run_of(number, args.words, logs) for number in range(1, args.times + 1)]
+    marked = "chaos" if args.long else "chaos and not long"
+    where, runs = machine(), [run_of(number, marked, args.words, logs) for number in range(1, args.times + 1)]
     try:
-        held = campaign("chaos", KEPT, resume=args.resume, keep_going=False)
+        held = campaign(marked, KEPT, resume=args.resume, keep_going=False)
     except UsageError as error:
         parser.error(str(error))
     held.run(runs, lambda part: once(part, args.times, where))
@@ -68,13 +71,14 @@ def main(arguments: list[str]) -> int:
         KEPT.unlink(missing_ok=True)
     elif held.interrupted:
         print(f"interrupted after {len(held.outcomes)} of {args.times} runs, which held; go on with --resume")
-    return held.finish(DOCUMENT, lambda: text([*held.outcomes.values()]))
+    document = logs / DOCUMENT.name if args.long else DOCUMENT
+    return held.finish(document, lambda: text([*held.outcomes.values()]))
 
 
-def run_of(number: int, words: Sequence[str], logs: Path) -> Part:
-    """A run of all chaos tests; words are pytest's."""
+def run_of(number: int, marked: str, words: Sequence[str], logs: Path) -> Part:
+    """A run of the chaos tests that are so marked; words are pytest's."""
     counted = logs / f"{number}.xml"
-    argv = (sys.executable, "-m", "pytest", *words, "-m", "chaos and not long", f"--junit-xml={counted}")
+    argv = (sys.executable, "-m", "pytest", *words, "-m", marked, f"--junit-xml={counted}")
     return Part(f"run {number}", "the chaos tests", argv, counted, read_junit)
 
 

@@ -132,9 +132,8 @@ def soak_command(
         typer.Option(help="Only this fault, as in a schedule: broker:cut, or driver@written; repeatable."),
     ] = None,
     pipeline: InTurn = None, sink: SinksInTurn = None, folder: Evidence = None, shrink: ShrinkTime = "10m",
-    keep_checkpoint: KeepCheckpoint = False,
-    recover_within: RecoverWithin = "", progress: Progress = "", watermark_stands: WatermarkStands = "",
-    state_rows: StateRows = None, hung_after: HungAfter = "300s",
+    keep_checkpoint: KeepCheckpoint = False, recover_within: RecoverWithin = "", progress: Progress = "",
+    watermark_stands: WatermarkStands = "", state_rows: StateRows = None, hung_after: HungAfter = "300s",
     markdown: Summary = None, log: Log = None, resume: Resume = False, as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Run after run under faults at named commit points, on one stack, until the time is over.

@@ -85,46 +85,66 @@ def contract_command(
     With --since no plan is made: exit code 1 if the changed query has wrong rows, is refused by Spark, or does not
     get a setting that is asked for.
     """
-    from tidemark.runner import PipelineCode, check_pipeline_plan
+    from tidemark.runner import PipelineCode
+
+    settings = tuple(conf or ())
+    jar_files, coordinates = tuple(jars or ()), tuple(packages or ())
+    code = PipelineCode(pipeline, spark, project, tuple(py_files or ()), jar_files, coordinates)
+    _must_fit_together(
+        (draft and bool(settings or jar_files or coordinates), "--draft is given, and --conf, --jars or --packages",
+         "leave them out: a draft is made without; `tidemark contract` compares the contract with the plan under them"),
+        (draft and since is not None, "--draft and --since are given",
+         "keep the draft in a file, and compare that: tidemark contract FILE.py --since OLD"),
+        (query is not None and not draft, "--query is given without --draft",
+         "it names a query of an event log: --draft LOG"),
+        (checkpoint is not None and since is None, "--checkpoint is given without --since",
+         "it is that of a query that had the contract --since OLD"),
+        (since is not None and bool(settings) and checkpoint is None, "--conf is given without --checkpoint",
+         "with --since it is compared with what the query's checkpoint keeps"),
+    )  # fmt: skip
+    if draft:
+        _draft(code, query)
+    elif since is not None:
+        raise typer.Exit(_compare_since(code, since, checkpoint, settings, as_json=as_json))
+    else:
+        raise typer.Exit(_compare_with_plan(code, settings, as_json=as_json))
+
+
+def _must_fit_together(*pairs: tuple[bool, str, str]) -> None:
+    """Raise ``UsageError`` for the first pair of options that say nothing together: whether, what, and a hint."""
+    for is_given, what, hint in pairs:
+        if is_given:
+            raise UsageError(what, hint=hint)
+
+
+def _compare_with_plan(code: PipelineCode, conf: tuple[str, ...], *, as_json: bool) -> int:
+    """Say what the plan of a pipeline says otherwise than its contract, and what is unsafe; the exit code."""
+    from tidemark.runner import check_pipeline_plan
     from tidemark.runner.pipeline_code import described_on, described_without_session
     from tidemark.stack import lease, spec_to_lease
 
-    jar_files, coordinates = tuple(jars or ()), tuple(packages or ())
-    code = PipelineCode(pipeline, spark, project, tuple(py_files or ()), jar_files, coordinates)
-    if draft:
-        if conf or jars or packages:
-            raise UsageError(
-                "--draft is given, and --conf, --jars or --packages, which a draft is made without",
-                hint="leave them out; `tidemark contract` compares the contract with the plan under them",
-            )
-        _draft(code, query)
-        return
-    if query is not None:
-        raise UsageError(
-            "--query is given without --draft", hint="it names a query of an event log: --draft LOG"
-        )
-    if since is not None:
-        from tidemark.preflight import Effect
-
-        changes = _changes(code, since, checkpoint, conf or ())
-        _say_changes(changes, as_json=as_json)
-        raise typer.Exit(EXIT_INVALID if any(one.effect != Effect.SINCE for one in changes) else EXIT_VALID)
-    if checkpoint is not None:
-        raise UsageError(
-            "--checkpoint is given without --since",
-            hint="it is that of a query that had the contract --since OLD",
-        )
     described = described_without_session(code)
-    with lease(spec_to_lease(spark)) as stack:
+    with lease(spec_to_lease(code.python)) as stack:
         contract = (described or described_on(stack, code)).contract
-        plan_check = check_pipeline_plan(code, contract, stack, conf=tuple(conf or ()))
+        plan_check = check_pipeline_plan(code, contract, stack, conf=conf)
     if as_json:
         _print_json(contract, plan_check)
     else:
         _print(contract, plan_check)
-        if Path(pipeline).suffix == ".json":
+        if Path(code.pipeline).suffix == ".json":
             typer.echo("the plan is made of the contract itself: no query of yours was compared")
-    raise typer.Exit(EXIT_INVALID if plan_check.comparison.mismatches else EXIT_VALID)
+    return EXIT_INVALID if plan_check.comparison.mismatches else EXIT_VALID
+
+
+def _compare_since(
+    code: PipelineCode, since: str, checkpoint: Path | None, conf: tuple[str, ...], *, as_json: bool
+) -> int:
+    """Say what becomes of a query that had the contract ``since`` and goes on with another; the exit code."""
+    from tidemark.preflight import Effect
+
+    changes = _changes(code, since, checkpoint, conf)
+    _say_changes(changes, as_json=as_json)
+    return EXIT_INVALID if any(one.effect != Effect.SINCE for one in changes) else EXIT_VALID
 
 
 def _changes(
@@ -138,10 +158,6 @@ def _changes(
     from tidemark.sparkfiles.query_log import read_query_log
 
     asked = dict(map(pair, conf))
-    if asked and checkpoint is None:
-        raise UsageError(
-            "--conf is given without --checkpoint", hint="a checkpoint says what its query keeps"
-        )
     old = (
         _contract_of_directory(Path(since))
         if Path(since).is_dir()

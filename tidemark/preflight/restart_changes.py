@@ -104,9 +104,7 @@ def _of_side(number: int, before: Contract, after: Contract) -> Iterator[Restart
         ("id", lambda side: side.id),
     ):
         if value(old) != value(new):
-            reason = (
-                f"the rows in the state have the old {what}; Spark refuses it only where the type is another"
-            )
+            reason = f"the rows in the state have the old {what}; it refuses that where types are others"
             yield _wrong(f"the {what} of the {name} side", value(old), value(new), reason)
     if (old.filters, old.keeps_null_event_time) != (new.filters, new.keeps_null_event_time):
         reason = (
@@ -149,7 +147,10 @@ def _of_keys(name: str, number: int, old: Contract, new: Contract) -> Iterator[R
         reason = f"the key of the state has other columns: {KEY_NOT_COMPATIBLE}"
         yield _refused(f"the keys of the {name} side", before, after, reason)
     elif keys[0] != keys[1]:
-        reason = "the rows in the state lie under their old keys; Spark compares types, not names"
+        reason = (
+            "the rows in the state lie under their old keys; of the state's columns types and order are compared,"
+            " not names"
+        )
         yield _wrong(f"the keys of the {name} side", before, after, reason)
 
 
