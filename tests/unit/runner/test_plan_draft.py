@@ -25,9 +25,9 @@ def refused(*words: str) -> UsageError:
         (("notes.txt", "--draft"), "'notes.txt' has no plan"),
         (("notes.txt", "--draft", "--query", "orders"), "is no event log of Spark, and --query 'orders'"),
         (("inner", "--query", "orders"), "--query is given without --draft"),
-        (("adteam.join:pairs", "--draft", "--conf", "a=b"), "which a draft is made without"),
-        (("adteam.join:pairs", "--draft", "--jars", "a.jar"), "which a draft is made without"),
-        (("adteam.join:pairs", "--draft", "--packages", "g:a:1"), "which a draft is made without"),
+        (("adteam.join:pairs", "--draft", "--conf", "a=b"), "--draft is given, and --conf"),
+        (("adteam.join:pairs", "--draft", "--jars", "a.jar"), "--draft is given, and --conf"),
+        (("adteam.join:pairs", "--draft", "--packages", "g:a:1"), "--draft is given, and --conf"),
     ],
 )
 def test_what_cannot_be_drafted_is_refused(words, says, tmp_path, monkeypatch):
