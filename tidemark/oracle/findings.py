@@ -6,9 +6,9 @@ directory.
 
 ``plan_differs``
     The plan of the query is not that of the contract's join: another kind, other keys, another bound, delay, filter or
-    policy. Of a chain: other operators with state, or in another order, another kind of join, delay, event time, key
-    or policy; its bounds, filters, conditions and windows are not compared. Only what is certain is a finding. Rows may
-    be right all the same, because the trace has none that the difference changes.
+    policy. Of a chain: other operators with state, or in another order, another kind of join, delay, event time, key or
+    policy, another bound of a join of two sources; its filters, conditions and windows are not compared. Only what is
+    certain is a finding. Rows may be right all the same, because the trace has none that the difference changes.
     Example: the contract joins on ``user_id`` and ``ad_id``, and the plan on ``user_id``.
     Usual causes: the query or the contract was changed, and the other was not; an option of the session.
     Next: ``tidemark contract PIPELINE``; the plan is in ``DIR/logs/plan.txt``.

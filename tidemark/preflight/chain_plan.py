@@ -1,12 +1,14 @@
-"""A chain held against the plan: its operators with state in their order, kinds of joins, watermarks, and keys.
+"""A chain held against the plan: its operators with state in their order, kinds of joins, watermarks, keys and bounds.
 
-Free of I/O. Bounds, filters, conditions, windows and the values of aggregates are not compared. A column that is more
-than a field of the record, as what an aggregate has made is, is not compared either.
+Free of I/O. Filters, conditions, windows and the values of aggregates are not compared, and the bound of a join only
+where one source is below each of its sides. A column that is more than a field of the record, as what an aggregate has
+made is, is not compared either.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from tidemark.formats.chain import Chain
@@ -21,17 +23,21 @@ from tidemark.formats.chain.steps import (
     inputs_of,
     time_of,
     types_of,
+    walk,
 )
+from tidemark.formats.contract import Contract, JoinKind, Output, Side
 from tidemark.oracle.spark.outer_join_elimination import optimized
 from tidemark.preflight.mismatches import Notes, PlanComparison
 from tidemark.preflight.named_by_paths import name_in_plan
-from tidemark.preflight.physical_plan import JOIN, PlanStep
+from tidemark.preflight.physical_plan import JOIN, JoinPlan, PlanStep, QueryPlan
 from tidemark.preflight.plan_columns import PlanColumns
+from tidemark.preflight.plan_conditions import compare_bound
 from tidemark.preflight.plan_expressions import tidy
-from tidemark.preflight.plan_sides import MIRRORED, SPARKS_NAME
+from tidemark.preflight.plan_sides import MIRRORED, SPARKS_NAME, lay_as
 
 NOT_COMPARED = (
-    "bounds, filters, conditions, windows and values of a chain: only its operators, watermarks and keys are"
+    "filters, conditions, windows and values of a chain: its operators, watermarks and keys are, and the bound of a"
+    " join with one source below each side"
 )
 _DEDUPLICATE = {False: "StreamingDeduplicate", True: "StreamingDeduplicateWithinWatermark"}
 _WINDOW = "a window"
@@ -154,6 +160,32 @@ def _compare_one(step: Step, plan: PlanStep, columns: PlanColumns, notes: Notes,
                 wanted.append((of_step, time))
             name = f"keys of the join, on the {('left', 'right')[at]}"
             _compare_fields(name, wanted, side.keys, columns, notes)
+        _compare_bound(step, plan.join, columns, notes, swapped=swapped)
+
+
+def _compare_bound(step: Join, plan: JoinPlan, columns: PlanColumns, notes: Notes, *, swapped: bool) -> None:
+    """Hold the bound of a join against its condition, as that of the join of its two sources alone is."""
+    left, right = (_source_and_time(one) for one in (step.left, step.right))
+    if left is None or right is None:
+        return
+    if left.topic == right.topic:
+        left, right = (
+            replace(side, topic=f"{name} {side.topic}") for name, side in (("left", left), ("right", right))
+        )
+    second = None if step.kind is JoinKind.LEFT_SEMI else "right"
+    one_join = Contract("join", step.kind, left, right, step.bound, Output("left", second))
+    laid = lay_as(one_join, QueryPlan((plan,), (), columns), plan, swapped=swapped)
+    compare_bound(one_join, laid, notes)
+
+
+def _source_and_time(step: Step) -> Side | None:
+    """The topic below a side of a join, and the field with its event time; ``None`` for more topics, or no field."""
+    sources = [one for one in walk(step) if isinstance(one, Source)]
+    time = time_of(step)
+    field = None if time is None else _field_of(step, time)
+    if len(sources) > 1 or field is None or field == _WINDOW:
+        return None
+    return Side(sources[0].topic, "id", ("key",), field, sources[0].watermark_delay_ms)
 
 
 def _compare_fields(

@@ -85,6 +85,22 @@ def test_a_chain_that_its_query_keeps_has_no_difference(name, last):
             },
         ),
         (
+            "inner",
+            replace(JOINED, bound=Bound(-10_000, 0)),
+            {"bound": (
+                "-10000 ms <= impression_time - click_time <= 0 ms",
+                "-20000 ms <= impression_time - click_time <= 0 ms",
+            )},
+        ),
+        (
+            "deduplicated",
+            replace(ONCE, bound=Bound(-20_000, 0, upper_strict=True)),
+            {"bound": (
+                "-20000 ms <= impression_time - click_time < 0 ms",
+                "-20000 ms <= impression_time - click_time <= 0 ms",
+            )},
+        ),
+        (
             "counted",
             replace(COUNTED, keys=("ad_id",), input=replace(COUNTED.input, input=JOINED)),
             {"keys of the aggregate": ("ad_id, a window", "window")},
@@ -102,6 +118,12 @@ def test_another_policy_is_said():
 def test_the_sides_of_a_join_may_be_exchanged():
     assert differences("clicks_first", replace(JOINED, kind=JoinKind.LEFT_OUTER)) == {}
     assert differences("clicks_first", JOINED) == {"kind": ("inner (Inner)", "LeftOuter")}
+
+
+def test_the_bound_of_a_topic_that_is_joined_with_itself_is_compared():
+    again = replace(CLICKED, topic="impressions")
+    found = differences("inner", replace(JOINED, right=again, bound=Bound(-5_000, 0)))
+    assert found["bound"][0] == "-5000 ms <= impression_time - click_time <= 0 ms"
 
 
 def test_an_operator_that_no_chain_has_is_said_by_sparks_name():
