@@ -62,13 +62,14 @@ def main(arguments: list[str]) -> int:
     logs.mkdir(parents=True, exist_ok=True)
     marked = "chaos" if args.long else "chaos and not long"
     where, runs = machine(), [run_of(number, marked, args.words, logs) for number in range(1, args.times + 1)]
+    kept = logs / KEPT.name if args.long else KEPT
     try:
-        held = campaign(marked, KEPT, resume=args.resume, keep_going=False)
+        held = campaign(marked, kept, resume=args.resume, keep_going=False)
     except UsageError as error:
         parser.error(str(error))
     held.run(runs, lambda part: once(part, args.times, where))
     if held.failures:
-        KEPT.unlink(missing_ok=True)
+        kept.unlink(missing_ok=True)
     elif held.interrupted:
         print(f"interrupted after {len(held.outcomes)} of {args.times} runs, which held; go on with --resume")
     document = logs / DOCUMENT.name if args.long else DOCUMENT

@@ -44,9 +44,16 @@ def test_spark_keeps_the_store_the_format_and_the_partitions_that_the_checkpoint
     assert (changed[name].verdict, changed[name].refused) == ("VALID", "")
 
 
-@pytest.mark.parametrize(("name", "part"), [("column", "VALUE"), ("keys", "KEY")])
-def test_a_column_that_the_state_has_not_is_refused_by_spark(changed, name, part):
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [("column", "VALUE"), ("semi", "VALUE"), ("both", "VALUE"), ("keys", "KEY"), ("equal", "KEY")],
+)
+def test_other_columns_than_those_of_the_state_are_refused_by_spark(changed, name, part):
     assert changed[name].refused.startswith(f"[STATE_STORE_{part}_SCHEMA_NOT_COMPATIBLE]")
+
+
+def test_another_topic_is_refused_by_spark(changed):
+    assert "KAFKA_DATA_LOSS" in changed["topic"].refused
 
 
 def test_rows_come_again_after_a_backup_is_restored(changed):
@@ -83,8 +90,7 @@ def test_what_becomes_of_a_changed_query_is_known_from_its_contracts_and_setting
         Effect.REFUSED if one.refused
         else Effect.KEPT if name in ("provider", "back", "format", "partitions")
         else None if one.findings == {}
-        else Effect.SINCE if one.since == "VALID"
-        else Effect.WRONG
+        else {"VALID": Effect.SINCE, "INVALID": Effect.WRONG}[one.since]
     )  # fmt: skip
 
     assert one.foretold == ([] if seen is None else [str(seen)])

@@ -23,6 +23,7 @@ from tidemark.campaigns.soak import (
     schedule,
 )
 from tidemark.campaigns.state_stores import STATES
+from tidemark.cli.chaos_commands import _must_have_a_stack
 from tidemark.errors import TestbedError, UsageError
 from tidemark.faults.overlaps import drawn_pairs
 from tidemark.faults.schedule import read_schedule, write_schedule
@@ -143,9 +144,11 @@ def test_every_join_meets_every_sink_and_one_sink_comes_after_the_other():
     assert {sink for _, sink in asked[:2]} == {"exactly-once", "spark"}
 
 
-def test_every_input_meets_every_place_of_the_state():
+def test_every_input_meets_each_sink_and_each_place_of_the_state():
     options = SoakOptions(Path("runs"), keep_checkpoint=True)
-    asked = [run_options(options, number) for number in range(len(INPUTS) * len(KEPT_IN))]
+    asked = [
+        run_options(options, number) for number in range(len(INPUTS) * len(KEPT_IN) * len(options.sinks))
+    ]
     settings = {one: {f"{name}={value}" for name, value in STATES[one].items()} for one in KEPT_IN}
 
     def state_of(one):
@@ -154,22 +157,30 @@ def test_every_input_meets_every_place_of_the_state():
             key=lambda name: len(settings[name]),
         )
 
-    found = {(one.generator, state_of(one)) for one in asked}
+    found = {(one.generator, state_of(one), one.sink) for one in asked}
 
-    assert found == {(words, state) for words in INPUTS.values() for state in KEPT_IN}
+    assert len(found) == len(asked)
+    assert {(words, sink) for words, _, sink in found} == {
+        (one.generator, one.sink) for one in asked[: len(INPUTS) * len(options.sinks)]
+    }
     assert all(one.keep_checkpoint for one in asked)
+    assert {run_options(replace(options, sinks=("spark",)), number).generator for number in range(6)} == {
+        *INPUTS.values()
+    }
 
 
-def test_a_stack_that_is_gone_ends_a_soak(monkeypatch, tmp_path):
-    def no_broker(*_args, **_more):
-        raise TestbedError("no Kafka broker answers", hint="start one")
+def test_a_stack_that_is_gone_ends_a_soak_with_what_was_done(monkeypatch):
+    monkeypatch.setattr(soaking, "_run", lambda _options, _stack, number, _unmet: ran(number, [fault()]))
+    stack, said = SimpleNamespace(spec=StackSpec(), components=list), []
 
-    monkeypatch.setattr(soaking, "run", no_broker)
-    stack = SimpleNamespace(spec=StackSpec(), components=list, repair=lambda: None)
+    done = soaking.soak(SoakOptions(Path("runs")), stack, lambda _every, one: said.append(one.number))
 
+    assert (said, done.over, done.gone) == ([0], False, True)
     with pytest.raises(TestbedError, match="the stack of the soak is gone") as error:
-        soaking.soak(SoakOptions(tmp_path), stack, lambda *_: pytest.fail("no run was done"))
-    assert "--resume" in error.value.hint
+        _must_have_a_stack(done)
+    assert "begin again, with --log" in error.value.hint
+    done.runs[0].findings = {"lost_rows": 1}
+    _must_have_a_stack(done)
 
 
 def test_an_interrupted_soak_keeps_its_runs_and_is_not_over(monkeypatch):
@@ -182,7 +193,7 @@ def test_an_interrupted_soak_keeps_its_runs_and_is_not_over(monkeypatch):
 
     monkeypatch.setattr(soaking, "_run", second_is_interrupted)
     short, long = (SoakOptions(Path("runs"), minutes) for minutes in (0.0, 30.0))
-    stack = SimpleNamespace(spec=StackSpec())
+    stack = SimpleNamespace(spec=StackSpec(), components=lambda: ["broker"])
     done = soaking.soak(long, stack, lambda _all, one: said.append(one.number))
     assert ([one.number for one in done.runs], said, done.over) == ([0], [0], False)
     assert soaking.soak(short, stack, lambda *_: None).over
@@ -389,7 +400,7 @@ def run_with(monkeypatch, tmp_path):
         monkeypatch.setattr(soaking, "describe", lambda _pipeline: None)
         monkeypatch.setattr(soaking, "new_run_directory", lambda *_: RunDirectory(tmp_path))
         monkeypatch.setattr(soaking, "run", does)
-        stack = stack or SimpleNamespace(repair=lambda: None, components=lambda: ["driver"], spec=StackSpec())
+        stack = stack or SimpleNamespace(repair=lambda: None, spec=StackSpec())
         return soaking._run(SoakOptions(tmp_path), stack, 1)
 
     return outcome

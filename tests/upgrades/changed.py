@@ -142,8 +142,8 @@ def _restored(_: Site, query: JoinQuery) -> None:
     query.checkpoint.with_name("backup").rename(query.checkpoint)
 
 
-def _inner(_: Site, query: JoinQuery) -> None:
-    query.kind = "inner"
+def _kind(kind: str) -> Callable[[Site, JoinQuery], None]:
+    return lambda _, query: setattr(query, "kind", kind)
 
 
 CHANGES: Mapping[str, Callable[[Site, JoinQuery], None]] = {
@@ -164,7 +164,11 @@ CHANGES: Mapping[str, Callable[[Site, JoinQuery], None]] = {
     "column": _asked(more=True),
     "key": _asked(keys=["lot"]),
     "keys": _asked(keys=["key", "lot"]),
-    "kind": _inner,
+    "kind": _kind("inner"),
+    "semi": _kind("left_semi"),
+    "equal": _asked(equal=True),
+    "both": _asked(condition="l_price < r_price"),
+    "topic": lambda site, query: query.changes.update(left=site.right, moved="l"),
 }
 """Name -> what is done to a query between its two lives."""
 

@@ -1,8 +1,8 @@
 """Some streaming joins in one classic session, on any Spark from 3.5: ``queries.py FILE``. Not a line of tidemark.
 
 FILE is JSON: ``bootstrap``, and ``queries``, each with ``name``, ``kind``, ``left``, ``right``, ``output`` (topics),
-``checkpoint``, ``conf``, and what is other than usual: ``delays_s``, ``upper_s``, ``where``, ``more``, ``keys``.
-``stall`` is the id of a left row before which the sink waits for an hour, so that the program can be killed in the
+``checkpoint``, ``conf``, and what is other than usual: ``delays_s``, ``upper_s``, ``where``, ``more``, ``keys``,
+``condition``, ``equal`` (times, in the place of their bound). ``stall`` is the id of a left row before which the sink waits for an hour, so that the program can be killed in the
 middle of a batch.
 
 Each output record names its query, its batch and the version of Spark that wrote it. A line of JSON on standard output
@@ -69,8 +69,9 @@ def started(session: SparkSession, asked: dict, one: dict):
     if one.get("where"):
         left = left.where(one["where"])
     equal = " AND ".join(f"l_{key} = r_{key}" for key in one.get("keys", ["key"]))
-    within = f"{equal} AND r_time >= l_time AND r_time <= l_time + INTERVAL {upper_s} SECONDS"
-    joined = left.join(right, expr(within), KINDS[one["kind"]])
+    within = f"r_time >= l_time AND r_time <= l_time + INTERVAL {upper_s} SECONDS"
+    conjuncts = [equal, "l_time = r_time" if one.get("equal") else within, one.get("condition", "true")]
+    joined = left.join(right, expr(" AND ".join(conjuncts)), KINDS[one["kind"]])
     ids = ["l_id"] if one["kind"] == "left_semi" else ["l_id", "r_id"]
     if one.get("more"):  # then the state has this column, too
         ids.append("l_price")

@@ -252,7 +252,8 @@ def contract_of(query: JoinQuery) -> dict[str, Any]:
     delays_s, upper_s = query.changes.get("delays_s", (10, 20)), query.changes.get("upper_s", 20)
     side = {
         name: {
-            "topic": topic, "id": f"{name}_id", "time": f"{name}_time",
+            "topic": "elsewhere" if name in query.changes.get("moved", "") else topic,
+            "id": f"{name}_id", "time": f"{name}_time",
             "keys": [f"{name}_{key}" for key in query.changes.get("keys", ("key",))],
             "watermark_delay_ms": 1000 * delay_s,
         }
@@ -264,7 +265,9 @@ def contract_of(query: JoinQuery) -> dict[str, Any]:
     output = {"left_id": "l_id", "left_ref": None, "right_id": None if is_semi else "r_id", "right_ref": None}
     return {
         "name": query.name, "kind": query.kind, "left": side["l"], "right": side["r"],
-        "bound": {"lower_ms": -1000 * upper_s, "upper_ms": 0}, "output": output, "policy": "min",
+        "bound": {"equal": True} if query.changes.get("equal") else {"lower_ms": -1000 * upper_s, "upper_ms": 0},
+        "condition": [{"op": "<", "left": "l_price", "right": "r_price"}] if query.changes.get("condition") else [],
+        "output": output, "policy": "min",
     }  # fmt: skip
 
 

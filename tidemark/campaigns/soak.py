@@ -21,7 +21,7 @@ import msgspec
 
 from tidemark.campaigns.campaign import Campaign, free_directory
 from tidemark.campaigns.state_stores import SPARKS_OWN, STATES
-from tidemark.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID, TestbedError, TidemarkError, UsageError
+from tidemark.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID, TidemarkError, UsageError
 from tidemark.faults.overlaps import FaultPart, drawn_pairs, every_fault
 from tidemark.faults.schedule import FaultSpec, read_schedule, write_schedule
 from tidemark.formats.evidence import RunDirectory
@@ -148,12 +148,13 @@ class SoakRun(msgspec.Struct, kw_only=True):
 
 @dataclass
 class Soak:
-    """All runs so far; ``over`` once the time is, not after Ctrl-C."""
+    """All runs so far; ``over`` once the time is, not after Ctrl-C, nor where its stack is ``gone``."""
 
     options: SoakOptions
     runs: list[SoakRun] = field(default_factory=list)
     seconds: float = 0.0
     over: bool = False
+    gone: bool = False
 
     @property
     def faults(self) -> Iterator[tuple[SoakRun, Fault]]:
@@ -258,7 +259,7 @@ def _all_components_faults(name: str) -> tuple[bool, bool, str]:
 def soak(options: SoakOptions, stack: Stack, say: Callable[[Soak, SoakRun], None]) -> Soak:
     """Run until the time is over; what has begun is ended. ``say`` hears of each run that is done.
 
-    Ctrl-C ends it with the runs that were done.
+    Ctrl-C ends it with the runs that were done, and so does whoever ends its stack: no run to come could hold.
     """
     done = Soak(options)
     runs: Campaign[int, SoakRun] = Campaign(
@@ -278,6 +279,9 @@ def soak(options: SoakOptions, stack: Stack, say: Callable[[Soak, SoakRun], None
             # Not begun: a run that would end past the time by more than it would fall short of it.
             if number and done.seconds + done.seconds / number / 2 > 60 * options.minutes:
                 done.over = True
+                return
+            if number and not stack.components():
+                done.gone = True
                 return
             yield number
 
@@ -376,7 +380,7 @@ def run_options(
     drawable = _drawable(options, sink, links, brokers)
     faults = schedule(rng, options.faults, drawable.__contains__, unmet)
     makes_snapshots = any(part.point is CommitPoint.SNAPSHOT for one in faults for part in one.parts)
-    given, state = _input_and_state(number)
+    given, state = _input_and_state(options, number)
     settings = tuple(f"{name}={value}" for name, value in STATES[state].items())
     return RunOptions(
         pipeline, seed=seed, impressions=options.impressions, generator=INPUTS[given], sink=sink,
@@ -387,10 +391,13 @@ def run_options(
     )  # fmt: skip
 
 
-def _input_and_state(number: int) -> tuple[str, str]:
-    """The names of a run's input and state; in as many runs as there are of both each meets each."""
-    around, turn = divmod(number, len(INPUTS))
-    return [*INPUTS][turn], KEPT_IN[(around + turn) % len(KEPT_IN)]
+def _input_and_state(options: SoakOptions, number: int) -> tuple[str, str]:
+    """The names of a run's input and state: an input comes with one sink after the other, which take turns.
+
+    In three such rounds each comes with each state.
+    """
+    around, turn = divmod(number, len(INPUTS) * len(options.sinks))
+    return [*INPUTS][turn // len(options.sinks)], KEPT_IN[(around + turn) % len(KEPT_IN)]
 
 
 def _drawable(
@@ -411,7 +418,7 @@ def _drawable(
 def _run(options: SoakOptions, stack: Stack, number: int, unmet: Collection[FaultPart] = ()) -> SoakRun:
     links = possible_link_faults(stack.spec.backend)
     asked = run_options(options, number, links=links, brokers=stack.spec.brokers, unmet=unmet)
-    given, state = _input_and_state(number)
+    given, state = _input_and_state(options, number)
     one = SoakRun(
         number=number, pipeline=asked.pipeline, sink=asked.sink, input=given, state=state, schedule=asked.faults,
         run_dir=str(asked.run_dir), command=asked.command(),
@@ -450,16 +457,7 @@ def _end_hung_driver(stack: Stack) -> None:
 
 
 def _repair(stack: Stack) -> str:
-    """Start what a run that failed has left dead, for the runs to come; says what does not start.
-
-    Raises ``TestbedError`` if the whole stack is gone: no run to come could hold.
-    """
-    if not stack.components():
-        raise TestbedError(
-            "the stack of the soak is gone",
-            detail="somebody has ended it; the runs that were done are in the journal, if --log named one",
-            hint="start another with `tidemark up`, and go on with --resume",
-        )
+    """Start what a run that failed has left dead, for the runs to come; says what does not start."""
     try:
         stack.repair()
     except TidemarkError as error:

@@ -174,7 +174,20 @@ def soak_command(
     if markdown is not None:
         _write(markdown, done, versions, asked)
     _print(done, options.folder, as_json=as_json)
+    _must_have_a_stack(done)
     raise typer.Exit(done.exit_code if done.over or done.exit_code == EXIT_INVALID else EXIT_INTERRUPTED)
+
+
+def _must_have_a_stack(done: Soak) -> None:
+    """Raise ``TestbedError`` for a soak whose stack somebody has ended, unless it had found something before."""
+    from tidemark.errors import EXIT_INVALID, TestbedError
+
+    if done.gone and done.exit_code != EXIT_INVALID:
+        more = "go on with --resume" if done.options.log else "begin again, with --log so that it could go on"
+        raise TestbedError(
+            "the stack of the soak is gone", detail="somebody has ended it; what was done before is told above",
+            hint=f"start another with `tidemark up`, and {more}",
+        )  # fmt: skip
 
 
 def _known_sinks(asked: Sequence[str] | None) -> Sequence[str]:

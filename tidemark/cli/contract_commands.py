@@ -95,6 +95,8 @@ def contract_command(
          "leave them out: a draft is made without; `tidemark contract` compares the contract with the plan under them"),
         (draft and since is not None, "--draft and --since are given",
          "keep the draft in a file, and compare that: tidemark contract FILE.py --since OLD"),
+        (since is not None and bool(jar_files or coordinates), "--since and --jars or --packages are given",
+         "leave them out: with --since no plan is made"),
         (query is not None and not draft, "--query is given without --draft",
          "it names a query of an event log: --draft LOG"),
         (checkpoint is not None and since is None, "--checkpoint is given without --since",
@@ -148,34 +150,36 @@ def _compare_since(
 
 
 def _changes(
-    code: PipelineCode, since: str, checkpoint: Path | None, conf: Sequence[str]
+    code: PipelineCode, since: str, checkpoint: Path | None, conf: tuple[str, ...]
 ) -> tuple[RestartChange, ...]:
     """What becomes of a query that had the contract ``since`` and goes on with another, and with these settings."""
     from tidemark.cli.trace_commands import pair
     from tidemark.formats.contract import Contract
     from tidemark.preflight import changes_of_contract, changes_of_settings
     from tidemark.runner import describe
+    from tidemark.sparkfiles.checkpoint import POLICY
     from tidemark.sparkfiles.query_log import read_query_log
 
     asked = dict(map(pair, conf))
-    old = (
-        _contract_of_directory(Path(since))
-        if Path(since).is_dir()
-        else describe(replace(code, pipeline=since))
-    )
+    old = _contract_in(Path(since)) or describe(replace(code, pipeline=since))
     new = describe(code)
     if not (isinstance(old, Contract) and isinstance(new, Contract)):
         raise UsageError(
-            "--since compares contracts of one join, not of chains", hint="compare what the steps say"
+            "--since compares contracts of one join, and one of these is a chain",
+            hint="compare `tidemark contract` of both; any other chain on the same state is another query",
         )
-    kept = read_query_log(checkpoint).conf if checkpoint is not None else {}
-    return (*changes_of_contract(old, new), *changes_of_settings(kept, asked))
+    kept = {POLICY: str(old.policy)} | (read_query_log(checkpoint).conf if checkpoint is not None else {})
+    return (
+        *changes_of_contract(old, new),
+        *changes_of_settings(kept, {POLICY: str(new.policy)} | asked),
+    )
 
 
-def _contract_of_directory(path: Path) -> Contract | Chain:
+def _contract_in(path: Path) -> Contract | Chain | None:
+    """The contract of a run or an audit; ``None`` if the path is the directory of neither."""
     from tidemark.formats.evidence import RunDirectory
 
-    return RunDirectory(path).contract
+    return RunDirectory(path).contract if (path / "manifest.json").is_file() else None
 
 
 def _say_changes(changes: Sequence[RestartChange], *, as_json: bool) -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from typer.testing import CliRunner
 
+from tests.golden.judging import EVIDENCE
 from tidemark.cli import app
 from tidemark.errors import UsageError
 from tidemark.formats.contract import (
@@ -21,6 +22,7 @@ from tidemark.formats.contract import (
     Term,
     WatermarkPolicy,
 )
+from tidemark.formats.evidence import RunDirectory
 from tidemark.formats.record_fields import Field
 from tidemark.preflight import Effect, changes_of_contract, changes_of_settings
 
@@ -49,38 +51,64 @@ def bound(**fields):
     return replace(OLD, bound=replace(OLD.bound, **fields))
 
 
-NUMBER = (Field("customer", type="bigint"),)
+def as_type(**fields):
+    return (Field("customer", **fields),)
+
+
+BOTH = (Term("<", "price", "cents"),)
 CHANGED = {
     "kind": (replace(OLD, kind=JoinKind.INNER), Effect.WRONG, "the kind of the join", "NULL rows"),
     "to semi": (
-        replace(OLD, kind=JoinKind.LEFT_SEMI, output=Output("order_id")), Effect.WRONG, "the kind", "keeps no left",
+        replace(OLD, kind=JoinKind.LEFT_SEMI, output=Output("order_id")),
+        Effect.REFUSED, "the columns of the right side", "VALUE_SCHEMA_NOT_COMPATIBLE",
     ),
-    "topic": (left(topic="orders-2"), Effect.WRONG, "the topic of the left side", "startingOffsets"),
+    "topic": (left(topic="orders-2"), Effect.REFUSED, "the topic of the left side", "failOnDataLoss"),
     "longer delay": (left(watermark_delay_ms=40_000), Effect.SINCE, "the watermark delay of the left", "stands until"),
     "shorter delay": (left(watermark_delay_ms=1_500), Effect.SINCE, "the watermark delay", "goes ahead"),
     "no watermark": (left(watermark_delay_ms=None), Effect.WRONG, "the watermark delay", "by the old watermark"),
     "other keys": (with_keys(keys=("account",)), Effect.WRONG, "the keys of the left", "under their old keys"),
+    "keys of another path": (
+        with_keys(fields=as_type(column="meta.customer")), Effect.WRONG, "the keys", "under their old keys",
+    ),
     "more keys": (with_keys(keys=("customer", "shop")), Effect.REFUSED, "the keys", "KEY_SCHEMA_NOT_COMPATIBLE"),
-    "type of a key": (with_keys(fields=NUMBER), Effect.REFUSED, "the keys", "KEY_SCHEMA_NOT_COMPATIBLE"),
+    "type of a key": (
+        with_keys(fields=as_type(type="bigint")), Effect.REFUSED, "the keys", "KEY_SCHEMA_NOT_COMPATIBLE",
+    ),
+    "cast of a key": (
+        with_keys(fields=as_type(cast="bigint")), Effect.REFUSED, "the keys", "KEY_SCHEMA_NOT_COMPATIBLE",
+    ),
     "event time": (left(time="created_at"), Effect.WRONG, "the event time of the left", "old event time"),
+    "path of the time": (
+        left(fields=(Field("ordered_at", column="meta.at"),)), Effect.WRONG, "the event time", "old event time",
+    ),
     "form of the time": (left(time_format="epoch-ms"), Effect.WRONG, "the event time", "old event time"),
     "id": (left(id="number"), Effect.WRONG, "the id of the left", "old id"),
+    "type of the id": (
+        left(fields=(Field("order_id", type="bigint"),)), Effect.REFUSED, "the columns of the left", "VALUE_SCHEMA",
+    ),
     "filter": (left(filters=(Filter("price", "<", 5),)), Effect.WRONG, "the filters of the left", "not filtered again"),
+    "filter of a key": (
+        left(filters=(Filter("customer", "<", 5),)), Effect.WRONG, "the filters of the left", "not filtered again",
+    ),
     "NULL times": (left(keeps_null_event_time=True), Effect.WRONG, "the filters of the left", "not filtered again"),
+    "functions": (left(decode="read", encode="write"), Effect.WRONG, "the function decode of the left", "the old one"),
     "wider": (bound(lower_ms=-90_000), Effect.WRONG, "the bound", "pairs with them are lost"),
     "open": (bound(upper_ms=None), Effect.WRONG, "the bound", "pairs with them are lost"),
     "narrower": (bound(lower_ms=-5_000), Effect.WRONG, "the bound", "too far apart"),
-    "strict": (bound(lower_strict=True), Effect.WRONG, "the bound", "compared otherwise"),
+    "strict": (bound(lower_strict=True), Effect.WRONG, "the bound", "that are none now"),
     "equal times": (bound(equal=True), Effect.REFUSED, "the bound", "a key of the state"),
     "condition": (
         replace(OLD, condition=(Term("<", "price", value=8),)), Effect.WRONG, "the condition", "had a partner",
     ),
+    "condition on both": (replace(OLD, condition=BOTH), Effect.REFUSED, "the columns of the left", "VALUE_SCHEMA"),
     "where": (
         replace(OLD, where=(Term("<", None, "cents", 8),)), Effect.WRONG, "the filter of joined", "before the join",
     ),
-    "places": (replace(OLD, output=REFS), Effect.REFUSED, "the output", "VALUE_SCHEMA_NOT_COMPATIBLE"),
+    "places": (replace(OLD, output=REFS), Effect.REFUSED, "the columns of the left", "VALUE_SCHEMA_NOT_COMPATIBLE"),
+    "places of one side": (
+        replace(OLD, output=replace(REFS, right_ref=None)), Effect.REFUSED, "the columns of the left", "VALUE_SCHEMA",
+    ),
     "names": (replace(OLD, output=Output("o", "p")), Effect.SINCE, "the fields of the output", "old names"),
-    "policy": (replace(OLD, policy=WatermarkPolicy.MAX), Effect.KEPT, "spark.sql.streaming.multiple", "the log of the"),
 }  # fmt: skip
 
 
@@ -108,11 +136,37 @@ def test_a_bound_that_is_moved_loses_rows_at_one_end_and_has_had_too_many_at_the
     )
 
 
-@pytest.mark.parametrize(
-    "new", [OLD, replace(OLD, name="other", accept=("condition-range",), delivery=Delivery.EXACTLY_ONCE)]
-)
-def test_what_does_not_matter_for_rows_is_no_change(new):
-    assert changes_of_contract(OLD, new) == ()
+WINDOWS = replace(OLD, bound=Bound(equal=True, window_ms=5_000))
+FILTERED = left(filters=(Filter("price", "<", 5), Filter("price", ">", 1)), decode="read", encode="write")
+SAME = {
+    "the same": (OLD, OLD),
+    "names": (OLD, replace(OLD, name="other", accept=("condition-range",), delivery=Delivery.EXACTLY_ONCE)),
+    "order of filters": (
+        FILTERED,
+        replace(FILTERED, left=replace(FILTERED.left, filters=FILTERED.left.filters[::-1])),
+    ),
+    "inverse function": (FILTERED, replace(FILTERED, left=replace(FILTERED.left, encode="other"))),
+    "ends of equal times": (bound(equal=True), replace(OLD, bound=Bound(equal=True))),
+    "strictness of an open end": (bound(upper_ms=None), bound(upper_ms=None, upper_strict=True)),
+}
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_what_does_not_matter_for_rows_is_no_change(name):
+    assert changes_of_contract(*SAME[name]) == ()
+
+
+def test_windows_that_have_to_be_equal_are_other_keys_than_the_times():
+    [change] = changes_of_contract(bound(equal=True), WINDOWS)
+
+    assert change.effect == Effect.REFUSED
+    assert change.after == "left = right in windows of 5 s"
+
+
+def test_what_is_refused_is_said_alone():
+    found = changes_of_contract(OLD, replace(with_keys(keys=("customer", "shop")), kind=JoinKind.INNER))
+
+    assert {one.effect for one in found} == {Effect.REFUSED}
 
 
 def test_a_setting_that_the_log_keeps_is_not_in_effect_and_others_are_not_spoken_of():
@@ -178,6 +232,28 @@ def test_the_command_ends_with_zero_where_no_row_is_wrong(ask, new, changes):
     assert len(json.loads(done.output)["changes"]) == changes
 
 
+def test_the_policy_is_that_of_the_log_if_there_is_a_checkpoint(ask, checkpoint):
+    new = replace(OLD, policy=WatermarkPolicy.MAX)
+
+    assert "not in effect: spark.sql.streaming.multipleWatermarkPolicy" in ask(new).output
+    [offsets] = (checkpoint / "offsets").iterdir()
+    offsets.write_text(
+        offsets.read_text().replace(PROVIDER, "spark.sql.streaming.multipleWatermarkPolicy", 1)
+    )
+    done = ask(OLD, "--checkpoint", checkpoint)
+    assert done.output.splitlines()[1:3] == ["  from:     HDFS", "  to:       min"]
+
+
+def test_the_old_contract_may_be_that_of_a_run(tmp_path):
+    (tmp_path / "new.json").write_text(json.dumps(RunDirectory(EVIDENCE / "full_outer").contract.to_json()))
+
+    done = CliRunner().invoke(
+        app, ["contract", str(tmp_path / "new.json"), "--since", str(EVIDENCE / "full_outer")]
+    )
+
+    assert (done.exit_code, done.output) == (0, "0 changes that matter\n")
+
+
 def test_the_command_says_which_settings_the_checkpoint_keeps(ask, checkpoint):
     done = ask(
         OLD,
@@ -199,6 +275,8 @@ def test_the_command_says_which_settings_the_checkpoint_keeps(ask, checkpoint):
     [
         (["--conf", "a=b"], "--conf is given without --checkpoint"),
         (["--checkpoint", "nowhere"], "nowhere"),
+        (["--draft"], "--draft and --since are given"),
+        (["--packages", "a:b:1"], "--since and --jars or --packages are given"),
     ],
 )
 def test_what_cannot_be_compared_is_said(ask, more, says):
@@ -220,4 +298,4 @@ def test_chains_are_not_compared():
     done = CliRunner().invoke(app, ["contract", "left_outer", "--since", "shown_again"])
 
     assert isinstance(done.exception, UsageError)
-    assert "not of chains" in str(done.exception)
+    assert "one of these is a chain" in str(done.exception)
