@@ -2,8 +2,8 @@
 
 FILE is JSON: ``bootstrap``, and ``queries``, each with ``name``, ``kind``, ``left``, ``right``, ``output`` (topics),
 ``checkpoint``, ``conf``, and what is other than usual: ``delays_s``, ``upper_s``, ``where``, ``more``, ``keys``,
-``condition``, ``equal`` (times, in the place of their bound). ``stall`` is the id of a left row before which the sink waits for an hour, so that the program can be killed in the
-middle of a batch.
+``condition``, ``equal`` (times, in the place of their bound). ``stall`` is the id of a left row before which the sink
+waits for an hour, so that the program can be killed in the middle of a batch.
 
 Each output record names its query, its batch and the version of Spark that wrote it. A line of JSON on standard output
 says of each query that it was started, or why it ended. A line on standard input is the name of a query to stop; when
