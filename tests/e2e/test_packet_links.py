@@ -390,8 +390,10 @@ def test_packets_to_a_broker_are_lost_and_sent_again_and_those_to_its_other_port
     seen = of_broker(links, link, lambda: [client.asks(proxied, 5.0) for _ in range(40)])
     assert all(one.received > one.passed > 0 for one in seen.values())
 
-    seen = of_broker(links, link, lambda: [client.asks(others) for _ in range(3)])
-    assert [one.received for one in seen.values()] == [0, 0]
+    seen = of_broker(links, link, lambda: [client.asks(others) for _ in range(10)])
+    assert all(
+        one.received < 10 * 4000 for one in seen.values()
+    )  # what was lost before may be sent again meanwhile
     links.heal(link)
     seen = of_broker(links, link, lambda: client.asks(proxied))
     assert all(one.received == one.passed > 4000 for one in seen.values())
