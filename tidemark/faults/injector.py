@@ -39,6 +39,10 @@ BATCH_S = 900.0
 LOG_LINES = 20
 """Of the driver's log, in the error that nothing was committed."""
 
+MOST_TRIES = 12
+"""In so many batches a fault is tried while others wait. Calibration: most are injected in the first that they can be,
+and one batch in two is without data, where a point of a batch with data cannot be met, or the other way round."""
+
 _INJECT = {
     FaultComponent.DRIVER: inject_into_driver,
     FaultComponent.EXECUTOR: inject_into_executors,
@@ -106,20 +110,26 @@ class FaultInjector:
         try:
             self._thread.join()
         finally:
-            tried = {"tried": self._tried} if self._tried and not self._is_journaled else {}
-            for fault in self._faults[self._completed + self._is_journaled :]:
-                typed = str(fault.spec.once) if fault.spec.beside else None
-                for part in fault.spec.parts:
-                    line = journal_line(fault.of_part(part), injected=False, proof=tried)
-                    self.journal.append(msgspec.structs.replace(line, together=typed))
-                    tried = {}
+            if self._is_journaled:
+                self._completed += 1
+                self._forget_tries()
+            for fault in self._faults[self._completed :]:
+                self._journal_missed(fault)
+                self._forget_tries()
             forget_traffic(self._target, [fault.spec for fault in self._faults])
         return self.journal
 
     def _run(self) -> None:
         try:
-            for fault in self._faults:
-                batch = self._inject(fault)
+            for number, fault in enumerate(self._faults, 1):
+                try:
+                    batch = self._inject(fault, others_wait=number < len(self._faults))
+                except _GivenUp:
+                    self._journal_missed(fault)
+                    self._say(f"{fault.spec.once} was tried in {MOST_TRIES} batches, and was not injected")
+                    self._completed += 1
+                    self._forget_tries()
+                    continue
                 self._completed += 1
                 self._forget_tries()
                 self._repeat(fault, batch)
@@ -130,6 +140,15 @@ class FaultInjector:
         finally:
             self.waits_for = ""
             self._armed.set()
+
+    def _journal_missed(self, fault: PlannedFault) -> None:
+        """Journal a fault that was not injected, with where it was tried."""
+        tried = {"tried": self._tried} if self._tried else {}
+        typed = str(fault.spec.once) if fault.spec.beside else None
+        for part in fault.spec.parts:
+            line = journal_line(fault.of_part(part), injected=False, proof=tried)
+            self.journal.append(msgspec.structs.replace(line, together=typed))
+            tried = {}
 
     def _rest(self, seconds: float) -> None:
         self._armed.set()
@@ -153,11 +172,16 @@ class FaultInjector:
         finally:
             self._forget_tries()
 
-    def _inject(self, fault: PlannedFault) -> int:
-        """Try batch after batch until the fault is injected, and in the journal with its recovery; in which it was."""
+    def _inject(self, fault: PlannedFault, *, others_wait: bool = False) -> int:
+        """Try batch after batch until the fault is injected, and in the journal with its recovery; in which it was.
+
+        Raises ``_GivenUp`` after ``MOST_TRIES`` of them if other faults wait for their turn.
+        """
         not_before, is_complete = fault.batch, False
         note_traffic(self._target, fault.spec)
         while not is_complete:
+            if others_wait and len(self._tried) >= MOST_TRIES:
+                raise _GivenUp
             now = self._await_batch(not_before)
             if fault.spec.beside:
                 is_complete = self._inject_together(fault, now)
@@ -316,6 +340,10 @@ class FaultInjector:
 def _seconds_since(text: str, moment: datetime) -> float:
     """Seconds from a time of the journal to a moment; 0 if that was before."""
     return round(max(0.0, (moment - datetime.fromisoformat(text)).total_seconds()), 2)
+
+
+class _GivenUp(Exception):
+    """A fault was tried in vain for long enough; the next one has its turn."""
 
 
 class _Over(Exception):

@@ -6,6 +6,7 @@ import threading
 from contextlib import contextmanager
 
 from tests.unit.faults.test_injector import SOON_S, Words, batches, injector_of, planned, until
+from tidemark.faults.injector import MOST_TRIES
 from tidemark.formats.faults import CommitPoint
 
 __all__ = ["batches"]
@@ -77,3 +78,29 @@ def test_a_fault_that_was_not_injected_says_in_which_batches_it_was_tried(batche
     assert [one["batch"] for one in driver.proof["tried"]] == [1, 2]
     assert all(0 <= one["seconds"] < SOON_S for one in driver.proof["tried"])
     assert broker.proof == {}
+
+
+def batches_seen(injector):
+    """The batches in which a fault was tried or injected so far."""
+    of_journal = [one for line in injector.journal for one in line.proof.get("tried", [])]
+    return {one["batch"] for one in (*injector._tried, *of_journal)} | {
+        line.batch for line in injector.journal
+    }
+
+
+def test_a_fault_that_is_tried_in_vain_for_long_gives_its_turn_to_the_next_and_the_last_one_does_not(batches):
+    impossible = planned("driver", point=CommitPoint.NO_DATA)
+    injector = injector_of(batches, Words(), impossible, planned("broker", seconds=0.0), impossible)
+    batches.plan(0, 5)
+    batches.commit(0)
+    injector.start()
+    for batch in range(1, 2 * MOST_TRIES + 4):  # all carry data
+        batches.plan(batch, 5 + batch)
+        until(lambda batch=batch: batch in batches_seen(injector), f"a try in batch {batch}")
+        batches.commit(batch)
+
+    driver, broker, last = injector.finish()
+    assert (driver.injected, len(driver.proof["tried"])) == (False, MOST_TRIES)
+    assert (broker.injected, broker.batch) == (True, MOST_TRIES)
+    assert not last.injected
+    assert len(last.proof["tried"]) > MOST_TRIES
