@@ -23,8 +23,8 @@ from tidemark.campaigns.soak import (
     schedule,
 )
 from tidemark.campaigns.state_stores import STATES
-from tidemark.cli.chaos_commands import _must_have_a_stack
-from tidemark.errors import TestbedError, UsageError
+from tidemark.cli.chaos_commands import _exit_code
+from tidemark.errors import EXIT_INVALID, TestbedError, UsageError
 from tidemark.faults.overlaps import drawn_pairs
 from tidemark.faults.schedule import read_schedule, write_schedule
 from tidemark.formats.evidence import RunDirectory
@@ -177,10 +177,10 @@ def test_a_stack_that_is_gone_ends_a_soak_with_what_was_done(monkeypatch):
 
     assert (said, done.over, done.gone) == ([0], False, True)
     with pytest.raises(TestbedError, match="the stack of the soak is gone") as error:
-        _must_have_a_stack(done)
+        _exit_code(done)
     assert "begin again, with --log" in error.value.hint
     done.runs[0].findings = {"lost_rows": 1}
-    _must_have_a_stack(done)
+    assert _exit_code(done) == EXIT_INVALID
 
 
 def test_an_interrupted_soak_keeps_its_runs_and_is_not_over(monkeypatch):

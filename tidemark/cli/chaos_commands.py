@@ -143,7 +143,6 @@ def soak_command(
     missed its point; 1 if something was found; 130 if it was ended before its time; 3 otherwise.
     """
     from tidemark.campaigns.soak import JOINS, SoakOptions, soak
-    from tidemark.errors import EXIT_INTERRUPTED, EXIT_INVALID
     from tidemark.reports import soak_report as shown
     from tidemark.reports.campaign_facts import FactsWriter
     from tidemark.stack import lease, spec_to_lease
@@ -174,13 +173,12 @@ def soak_command(
     if markdown is not None:
         _write(markdown, done, versions, asked)
     _print(done, options.folder, as_json=as_json)
-    _must_have_a_stack(done)
-    raise typer.Exit(done.exit_code if done.over or done.exit_code == EXIT_INVALID else EXIT_INTERRUPTED)
+    raise typer.Exit(_exit_code(done))
 
 
-def _must_have_a_stack(done: Soak) -> None:
-    """Raise ``TestbedError`` for a soak whose stack somebody has ended, unless it had found something before."""
-    from tidemark.errors import EXIT_INVALID, TestbedError
+def _exit_code(done: Soak) -> int:
+    """That of a soak; raises ``TestbedError`` if somebody has ended its stack, unless it had found something before."""
+    from tidemark.errors import EXIT_INTERRUPTED, EXIT_INVALID, TestbedError
 
     if done.gone and done.exit_code != EXIT_INVALID:
         more = "go on with --resume" if done.options.log else "begin again, with --log so that it could go on"
@@ -188,6 +186,7 @@ def _must_have_a_stack(done: Soak) -> None:
             "the stack of the soak is gone", detail="somebody has ended it; what was done before is told above",
             hint=f"start another with `tidemark up`, and {more}",
         )  # fmt: skip
+    return done.exit_code if done.over or done.exit_code == EXIT_INVALID else EXIT_INTERRUPTED
 
 
 def _known_sinks(asked: Sequence[str] | None) -> Sequence[str]:

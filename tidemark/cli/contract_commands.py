@@ -87,8 +87,7 @@ def contract_command(
     """
     from tidemark.runner import PipelineCode
 
-    settings = tuple(conf or ())
-    jar_files, coordinates = tuple(jars or ()), tuple(packages or ())
+    settings, jar_files, coordinates = tuple(conf or ()), tuple(jars or ()), tuple(packages or ())
     code = PipelineCode(pipeline, spark, project, tuple(py_files or ()), jar_files, coordinates)
     _must_fit_together(
         (draft and bool(settings or jar_files or coordinates), "--draft is given, and --conf, --jars or --packages",
