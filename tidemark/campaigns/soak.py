@@ -259,7 +259,7 @@ def _all_components_faults(name: str) -> tuple[bool, bool, str]:
 def soak(options: SoakOptions, stack: Stack, say: Callable[[Soak, SoakRun], None]) -> Soak:
     """Run until the time is over; what has begun is ended. ``say`` hears of each run that is done.
 
-    Ctrl-C ends it with the runs that were done, and so does whoever ends its stack: no run to come could hold.
+    Ctrl-C ends the soak before its time, and so does the end of its stack. The runs that were done are kept.
     """
     done = Soak(options)
     runs: Campaign[int, SoakRun] = Campaign(

@@ -177,15 +177,16 @@ def soak_command(
 
 
 def _exit_code(done: Soak) -> int:
-    """That of a soak; raises ``TestbedError`` if somebody has ended its stack, unless it had found something before."""
+    """That of a soak; raises ``TestbedError`` if its stack was stopped, unless a run before had a finding."""
     from tidemark.errors import EXIT_INTERRUPTED, EXIT_INVALID, TestbedError
 
     if done.gone and done.exit_code != EXIT_INVALID:
         more = "go on with --resume" if done.options.log else "begin again, with --log so that it could go on"
         raise TestbedError(
-            "the stack of the soak is gone", detail="somebody has ended it; what was done before is told above",
+            "the stack of the soak is gone",
+            detail="it was stopped during the soak; the summary above has the runs that were done",
             hint=f"start another with `tidemark up`, and {more}",
-        )  # fmt: skip
+        )
     return done.exit_code if done.over or done.exit_code == EXIT_INVALID else EXIT_INTERRUPTED
 
 

@@ -25,6 +25,7 @@ from tidemark.formats.contract import (
 from tidemark.formats.evidence import RunDirectory
 from tidemark.formats.record_fields import Field
 from tidemark.preflight import Effect, changes_of_contract, changes_of_settings
+from tidemark.sparkfiles.checkpoint import STATE_PROVIDER
 
 OLD = Contract(
     name="orders_payments",
@@ -35,7 +36,6 @@ OLD = Contract(
     output=Output("order_id", "payment_id"),
 )
 REFS = Output("order_id", "payment_id", ("o_partition", "o_offset"), ("p_partition", "p_offset"))
-PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 
 
 def left(**fields):
@@ -170,14 +170,15 @@ def test_what_is_refused_is_said_alone():
 
 
 def test_a_setting_that_the_log_keeps_is_not_in_effect_and_others_are_not_spoken_of():
-    kept = {PROVIDER: "HDFS", "spark.sql.shuffle.partitions": "2"}
+    kept = {STATE_PROVIDER: "HDFS", "spark.sql.shuffle.partitions": "2"}
 
     [change] = changes_of_settings(
-        kept, {PROVIDER: "RocksDB", "spark.sql.shuffle.partitions": "2", "spark.sql.session.timeZone": "UTC"}
+        kept,
+        {STATE_PROVIDER: "RocksDB", "spark.sql.shuffle.partitions": "2", "spark.sql.session.timeZone": "UTC"},
     )
 
     assert (change.effect, change.what, change.before, change.after) == (
-        Effect.KEPT, PROVIDER, "HDFS", "RocksDB",
+        Effect.KEPT, STATE_PROVIDER, "HDFS", "RocksDB",
     )  # fmt: skip
 
 
@@ -207,7 +208,7 @@ def checkpoint(tmp_path):
     for part in ("offsets", "commits"):
         (folder / part).mkdir(parents=True)
     (folder / "metadata").write_text('{"id":"7a5c0d33-9d6f-4d0e-8f3f-6a1e9a0d3b11"}')
-    kept = {PROVIDER: "HDFS", "spark.sql.shuffle.partitions": "2"}
+    kept = {STATE_PROVIDER: "HDFS", "spark.sql.shuffle.partitions": "2"}
     said = {"batchWatermarkMs": 0, "batchTimestampMs": 1_767_225_600_000, "conf": kept}
     offsets = ['{"orders":{"0":1}}', '{"payments":{"0":1}}']
     (folder / "offsets" / "0").write_text("\n".join(["v1", json.dumps(said), *offsets]))
@@ -238,7 +239,7 @@ def test_the_policy_is_that_of_the_log_if_there_is_a_checkpoint(ask, checkpoint)
     assert "not in effect: spark.sql.streaming.multipleWatermarkPolicy" in ask(new).output
     [offsets] = (checkpoint / "offsets").iterdir()
     offsets.write_text(
-        offsets.read_text().replace(PROVIDER, "spark.sql.streaming.multipleWatermarkPolicy", 1)
+        offsets.read_text().replace(STATE_PROVIDER, "spark.sql.streaming.multipleWatermarkPolicy", 1)
     )
     done = ask(OLD, "--checkpoint", checkpoint)
     assert done.output.splitlines()[1:3] == ["  from:     HDFS", "  to:       min"]
@@ -260,13 +261,13 @@ def test_the_command_says_which_settings_the_checkpoint_keeps(ask, checkpoint):
         "--checkpoint",
         checkpoint,
         "--conf",
-        f"{PROVIDER}=RocksDB",
+        f"{STATE_PROVIDER}=RocksDB",
         "--conf",
         "spark.sql.shuffle.partitions=2",
     )
 
     assert done.exit_code == 1
-    assert f"not in effect: {PROVIDER}" in done.output
+    assert f"not in effect: {STATE_PROVIDER}" in done.output
     assert "shuffle" not in done.output
 
 
