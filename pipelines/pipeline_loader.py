@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 PROGRAM_MODULES = {
     "__main__",
     "checkpoint_state",
+    "operator_state",
     "codec",
     "described",
     "failure",

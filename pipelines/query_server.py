@@ -1,7 +1,7 @@
 """What can be asked of a query that was started, in JSON lines: for a program of one query, and for one of many.
 
 ``status`` what Spark says that it is doing · ``check`` whether it has failed · ``wait SECONDS`` until it has ended by
-itself · ``stop`` ends it now, and has its progress reports · ``state JSON`` writes the join's state to a file.
+itself · ``stop`` ends it now, and has its progress reports · ``state JSON`` writes the state to a file.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import StreamingQueryException
 
 from pipelines.failure import reason_of
+from pipelines.operator_state import write_operator_state
 from pipelines.query import explain
 from pipelines.state import StateProblem, write_state
 from pipelines.user_errors import place_in, python_error_in
 from tidemark.errors import UsageError
+from tidemark.formats.chain import Chain
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,7 +54,7 @@ class QueryServer:
     session: SparkSession
     query: StreamingQuery
     checkpoint: str
-    contract: Contract
+    contract: Contract | Chain
     sources: Callable[[], dict[str, str]] = dict
     stops_all: bool = False
 
@@ -117,6 +119,8 @@ class QueryServer:
     def _state(self, wanted: Answer) -> Answer:
         """How many rows the state had, or why it cannot be read: ``note`` if that is expected, else ``problem``."""
         try:
+            if isinstance(self.contract, Chain):
+                return {"rows": write_operator_state(self.session, self.checkpoint, wanted)}
             return {"rows": write_state(self.session, self.checkpoint, self.contract, wanted)}
         except StateProblem as error:
             return {"note": str(error)}

@@ -99,7 +99,6 @@ class Server:
             )
         else:
             module = pipeline_of(contract)
-        # The state of a chain is not read, so nobody asks which columns it has.
         columns: Any = getattr(module, "COLUMNS", contract)
         self._checkpoint, self._contract = asked["checkpoint"], columns
         return module, build_records(self._session, module, args)

@@ -40,6 +40,17 @@ class StateProblem(Exception):
     """The query does not have exactly one join with a state, or this Spark cannot read it."""
 
 
+def has_reader(session: SparkSession) -> None:
+    """Raise ``StateProblem`` for a Spark that cannot read a state."""
+    if int(session.version.partition(".")[0]) < FIRST_WITH_READER:
+        raise StateProblem(f"Spark {session.version} has no data source that reads a state")
+
+
+def rows_store(form: int) -> str:
+    """The name, without that of the side, of the store that has the rows of a join in a state format."""
+    return "keyWithTsToValues" if form >= FIRST_BY_TIME else "keyWithIndexToValue"
+
+
 def write_state(session: SparkSession, checkpoint: str, contract: Contract, wanted: dict[str, Any]) -> int:
     """Write the rows of the state after each of ``wanted["batches"]`` to the file ``wanted["path"]``.
 
@@ -47,8 +58,7 @@ def write_state(session: SparkSession, checkpoint: str, contract: Contract, want
     later time. ``wanted["keys_path"]``, if it is there, is the file for the keys (``state_keys.jsonl``). Returns the
     number of rows. Raises ``StateProblem``, and Spark's errors.
     """
-    if int(session.version.partition(".")[0]) < FIRST_WITH_READER:
-        raise StateProblem(f"Spark {session.version} has no data source that reads a state")
+    has_reader(session)
     stores = _Stores(session, checkpoint, _operator(session, checkpoint), wanted["format"])
     refs = contract.output.left_ref, contract.output.right_ref
     window = contract.bound.window_ms is not None
@@ -75,9 +85,9 @@ def write_state(session: SparkSession, checkpoint: str, contract: Contract, want
                 parts.append(counted)
     found_parts = reduce(lambda some, more: some.union(more), parts).collect() if parts else []
     lines = [line for *_, line, _ in found_parts if line is not None]
-    _write(wanted["path"], lines)
+    write_lines(wanted["path"], lines)
     if "keys_path" in wanted:
-        _write(wanted["keys_path"], map(json.dumps, state_keys(found_parts, contract)))
+        write_lines(wanted["keys_path"], map(json.dumps, state_keys(found_parts, contract)))
     return len(lines)
 
 
@@ -88,9 +98,7 @@ class _Stores:
         self._source = session.read.format("statestore").option("operatorId", operator)
         self._checkpoint = checkpoint
         by_time = form >= FIRST_BY_TIME
-        self.rows, self.keys = (
-            ("keyWithTsToValues", "tsWithKey") if by_time else ("keyWithIndexToValue", "keyToNumValues")
-        )
+        self.rows, self.keys = rows_store(form), "tsWithKey" if by_time else "keyToNumValues"
         self.count = lit(1).cast("bigint") if by_time else col("value.value")
 
     def read(self, batch: int, side: str, store: str) -> DataFrame:
@@ -128,7 +136,8 @@ def _named(parts: dict[str, Any], keys: int) -> tuple[list[str | None] | None, s
     return (texts if len(texts) == len(parts) == keys else None), {time_us}
 
 
-def _write(path: str, lines: Iterable[str]) -> None:
+def write_lines(path: str, lines: Iterable[str]) -> None:
+    """Write a file, whole or not at all."""
     part = Path(f"{path}.part")
     part.write_text("".join(f"{line}\n" for line in lines))
     part.replace(path)

@@ -28,3 +28,5 @@ def test_a_sound_chain_raises_no_alarm(name, pace, run_pipeline):
     assert verdict.kind == "chain"
     assert {"flushed", "rows_came"} <= set(verdict.asked)
     assert all(verdict.goals[goal] for goal in verdict.asked), verdict.goals
+    assert len(verdict.spark_account.state_batches) > 1
+    assert verdict.spark_account.notes == []

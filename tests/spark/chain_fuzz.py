@@ -2,8 +2,8 @@
 
 One classic session, no Kafka. A batch is a file; every phase of a history starts or goes on with the query, and has it
 run until it has nothing to do. Compared are the batches that there are, and of each its rows, its watermark and the
-number of late rows; and the plan has to be the chain's (``preflight.chain_plan``). Prints a JSON line for each seed;
-ends with 1 if one differs.
+number of late rows; the states of all operators after the last batches; and the plan has to be the chain's
+(``preflight.chain_plan``). Prints a JSON line for each seed; ends with 1 if one differs.
 """
 
 from __future__ import annotations
@@ -22,15 +22,21 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pyspark
 
+from pipelines.operator_state import write_operator_state
+from pipelines.state import FIRST_WITH_READER
 from tests.spark import chain_queries
 from tests.spark.chain_traces import SHAPES, History, make_history
 from tidemark.formats import chain
+from tidemark.formats.evidence import OperatorStateRow
 from tidemark.oracle.chain_judgement import rules_of_run
+from tidemark.oracle.compare.operator_states import state_findings
 from tidemark.oracle.compare.spark_account import METRICS
 from tidemark.oracle.input.rows import Row, passes
 from tidemark.oracle.model.chain_replay import Model
+from tidemark.oracle.model.operators import StoredRow
 from tidemark.oracle.model.reported_operators import operator_name, reported_machines
 from tidemark.preflight import compare_chain, read_plan, read_steps
 from tidemark.stack.components import spark_settings
@@ -38,9 +44,14 @@ from tidemark.stack.install import hadoop_defaults_jar, jars
 from tidemark.stack.install.toolchain import find_java, find_spark
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql import DataFrame, SparkSession
 
 SCHEMA = "topic STRING, id STRING, k STRING, v BIGINT, t BIGINT"
+
+LAST = 3
+"""After so many batches the state is read: the last one has little left in it."""
 
 Told = list[tuple[list[dict[str, Any]], bool]]
 """The batches so far: their rows, and whether the query had just been started again."""
@@ -54,6 +65,8 @@ class Seen:
     watermark_ms: int
     late: int
     counts: list[dict[str, int | None]] = field(default_factory=list)
+    states: list[tuple[str, list[StoredRow] | None]] = field(default_factory=list)
+    """Of each operator the rows of its state, as the model has them."""
 
 
 @dataclass
@@ -124,6 +137,17 @@ class InSpark:
             (commits / str(last)).unlink()
             (commits / f".{last}.crc").unlink()
 
+    def states(self, batches: Sequence[int]) -> dict[int, list[OperatorStateRow]]:
+        """The rows of the states of all operators after each of some batches."""
+        path = self.folder / "state.jsonl"
+        wanted = {"batches": list(batches), "format": 2, "path": str(path)}
+        write_operator_state(self.session, str(self.folder / "checkpoint"), wanted)
+        found: dict[int, list[OperatorStateRow]] = {batch: [] for batch in batches}
+        for line in path.read_bytes().splitlines():
+            row = msgspec.json.decode(line, type=OperatorStateRow)
+            found[row.batch].append(row)
+        return found
+
     def write(self, rows: list[dict[str, Any]]) -> None:
         """A file, there at once."""
         part = self.folder / "part"
@@ -187,7 +211,10 @@ def _replay(history: History, told: Told) -> tuple[Model, list[Seen]]:
             dict(zip(METRICS, machine.counts(), strict=True)) | {"operatorName": operator_name(machine.step)}
             for machine in reported_machines(model)
         ]
-        seen.append(Seen(Counter(row.get(history.chain.output) for row in out), watermark_ms, late, counts))
+        stored = [(operator_name(one.step), one.stored()) for one in reported_machines(model)]
+        states = [(name, None if rows is None else list(rows)) for name, rows in stored]
+        written = Counter(row.get(history.chain.output) for row in out)
+        seen.append(Seen(written, watermark_ms, late, counts, states))
     return model, seen
 
 
@@ -242,6 +269,17 @@ def differences(history: History, real: dict[int, Seen], model: dict[int, Seen])
     return found
 
 
+def state_differences(in_spark: InSpark, model: dict[int, Seen]) -> list[str]:
+    """What is wrong in the states after the last batches; a state that cannot be compared is, too."""
+    if int(pyspark.__version__.partition(".")[0]) < FIRST_WITH_READER:
+        return []
+    found, notes = list[str](), dict[str, None]()
+    for batch, rows in in_spark.states(sorted(in_spark.rows)[-LAST:]).items():
+        if batch in model:
+            found += map(str, state_findings(batch, rows, model[batch].states, notes))
+    return [*found, *(note for note in notes if "is not determined" not in note)]
+
+
 def open_session() -> SparkSession:
     """A small classic session."""
     from pyspark.sql import SparkSession
@@ -289,6 +327,7 @@ def main() -> int:
                 in_spark = InSpark(session, history, Path(folder))
                 real, said = in_spark.run(), predicted(history)
                 found = differences(history, real, said) + in_spark.plan_differs
+                found += state_differences(in_spark, said)
                 answer = {"batches": len(real), "rows": sum(sum(one.rows.values()) for one in real.values()),
                           "late": sum(one.late for one in real.values())}  # fmt: skip
             except Exception as error:  # noqa: BLE001 (the next seed is to be run as well)

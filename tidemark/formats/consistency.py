@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from tidemark.formats.chain import is_chain, read_contract, topics_of
+from tidemark.formats.chain import read_contract, topics_of
 from tidemark.formats.contract import Contract, Delivery
 from tidemark.formats.field_types import is_plain_number, short
 
@@ -53,8 +53,6 @@ def manifest_problem(manifest: Manifest) -> str:
     batches = manifest.state.batches if manifest.state is not None else []
     if any(not 0 <= batch < LONG_END for batch in batches) or sorted(set(batches)) != batches:
         return f"state.batches is {short(batches)}, which are not ids of batches in their order"
-    if is_chain(manifest.contract) and batches:
-        return "state.batches names batches; the state of a chain is not read"
     return "" if manifest.demands is None else manifest.demands.problem()
 
 

@@ -21,14 +21,13 @@ that a person typed. JSON Lines files may be compressed (``.zst``), and the larg
     ``started_utc``, ``command`` (reproduces the run), ``notes``, ``waived``, ``plan_differs``, ``records``, ``state``;
     ``demands``, what had to happen in time, and ``hang``, if the query hung (``tidemark.formats.liveness``);
     ``redacted``, if ids and keys are pseudonyms and other values are left out (``tidemark.formats.redacted_evidence``).
-    ``state`` says how Spark stored the join's state, according to the checkpoint, and what was read of it::
+    ``state`` says how Spark stored the state, according to the checkpoint, and what was read of it::
 
         {"format": 2, "provider": "HDFSBackedStateStoreProvider", "changelog": false, "batches": [0, 3, 7]}
 
-    ``format`` is the join's state format, ``changelog`` whether changelog files were written. ``asked_format`` is
-    present if the run asked for a format. ``batches`` are those after which the state was to be read. ``problem`` says
-    why reading it failed, ``note`` why there was no state to read. ``audit`` is there if the evidence is of a query
-    that somebody else started (``tidemark.formats.audited_query`` says what is different then).
+    ``format`` is that of joins, ``changelog`` whether changelog files were written, ``asked_format`` what the run asked
+    for. ``batches`` are those after which the state was to be read, ``problem`` says why reading failed, ``note`` why
+    there was none to read. ``audit`` is there if somebody else started the query (``tidemark.formats.audited_query``).
 
 ``trace.jsonl``     the trace that was published, unchanged (``tidemark.formats.trace``).
 ``flush.jsonl``     the sentinels that were published after it, in the same format; may be missing.
@@ -51,12 +50,20 @@ that a person typed. JSON Lines files may be compressed (``.zst``), and the larg
     ``headers``: a value is text, ``null``, or ``{"base64": "/w=="}`` for bytes that are not valid UTF-8, as in the
     trace; such bytes of a key or value are written as ``\\xNN``. ``timestamp_ms`` is also 0 if the record has none.
 
-``state.jsonl``     the join's state after some batches, one line per row; may be missing::
+``state.jsonl``     the state after some batches, one line per row; may be missing::
 
     {"batch": 3, "side": "left", "key": ["u7", null], "time_us": 1767225600000000, "ref": [0, 17], "matched": false}
 
     ``batch`` is committed, and the rows are those in the state at its end. ``time_us`` is the event time, or the end of
-    its window; ``ref`` is partition and offset of the input record. A field that the state lacks is ``null``.
+    its window; ``ref`` is partition and offset of the input record. A field that the state lacks is ``null``. A chain
+    has the states of all operators::
+
+        {"batch": 3, "operator": 1, "name": "stateStoreSave", "side": "left", "key": ["u7", "1767225610000000"],
+         "time_us": null, "ref": null, "matched": null, "values": ["2"]}
+
+    ``operator`` and ``name`` are Spark's ``operatorId`` and ``operatorName``. ``key`` and ``values`` are columns as
+    text: times in microseconds, windows by their end. ``values`` are what an aggregate has gathered, when a key is
+    forgotten, or how many rows a limit has taken; rows of a join have ``time_us`` if they have one time.
 
 ``state_keys.jsonl``  the keys of that state, one line per key, with Spark's count of its rows; may be missing::
 
@@ -120,7 +127,7 @@ import zstandard
 
 from tidemark.atomic_files import write_atomically
 from tidemark.errors import BrokenEvidence
-from tidemark.formats.chain import Chain, read_contract
+from tidemark.formats.chain import Chain, is_chain, read_contract
 from tidemark.formats.consistency import (
     LONG_END,
     batch_problem,
@@ -189,6 +196,14 @@ class StateRow(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, gc=Fals
     time_us: int | None = None
     ref: tuple[int, int] | None = None
     matched: bool | None = None
+
+
+class OperatorStateRow(StateRow, kw_only=True, forbid_unknown_fields=True, gc=False):
+    """A line of ``state.jsonl`` of a chain; an operator with one input has a left side only."""
+
+    operator: int
+    name: str
+    values: tuple[str | None, ...] | None = None
 
 
 class StateKey(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, gc=False):
@@ -356,7 +371,8 @@ class RunDirectory:
                     f"it is missing; the manifest says that the state was read after batches {short(info.batches)}",
                 )
             return None
-        return self._checked("state", self._lines("state", StateRow), self._state_problem())
+        kind = OperatorStateRow if is_chain(self.manifest.contract) else StateRow
+        return self._checked("state", self._lines("state", kind), self._state_problem())
 
     def state_keys(self) -> Iterator[StateKey] | None:
         """The keys of the state, with Spark's count of the rows of each, or ``None`` if they were not read."""
@@ -374,6 +390,8 @@ class RunDirectory:
                 return f"the manifest does not say that the state was read after batch {row.batch}"
             if isinstance(row, StateKey) and not 0 <= row.count < LONG_END:
                 return f"count is {row.count}"
+            if isinstance(row, OperatorStateRow) and row.operator < 0:
+                return f"operator is {row.operator}"
             return of_known_batch(row.batch, committed, is_committed=True)
 
         return problem

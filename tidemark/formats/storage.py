@@ -29,6 +29,7 @@ import zstandard
 
 from tidemark.atomic_files import unfinished_path
 from tidemark.errors import BrokenEvidence, BrokenTrace, TidemarkError, UsageError
+from tidemark.formats.chain import is_chain
 from tidemark.formats.evidence import STORED, TRACES, RunDirectory
 from tidemark.formats.jsonlines import BLOCK_BYTES, open_lines, write_lines
 from tidemark.formats.record_files import (
@@ -283,8 +284,9 @@ class _Lines:
 
 def _sources(run: RunDirectory, storage: Storage) -> dict[str, Path]:
     """Name -> path of each large file that is there and is stored otherwise."""
-    run.manifest  # noqa: B018 (raises for what is no run directory of this version)
-    files = {name: run.file(name) for name in STORED}
+    of_chain = is_chain(run.manifest.contract)  # raises for what is no run directory of this version
+    # The state of a chain has other fields than the columns of the file.
+    files = {name: run.file(name) for name in STORED if not (of_chain and name == "state")}
     return {
         name: path
         for name, path in files.items()

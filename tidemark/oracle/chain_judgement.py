@@ -21,7 +21,8 @@ from tidemark.oracle.causes.cause_lines import Compared
 from tidemark.oracle.causes.chain_facts import ChainFacts, deduplicated
 from tidemark.oracle.compare.chain_comparison import ChainComparison, DefectRows, Predicted, show
 from tidemark.oracle.compare.chain_metrics import ChainMetrics
-from tidemark.oracle.compare.spark_account import SparkAccount
+from tidemark.oracle.compare.operator_states import compare_states
+from tidemark.oracle.compare.spark_account import SparkAccount, account_of, inconclusive
 from tidemark.oracle.coverage import Goals, waived_in_vain
 from tidemark.oracle.delivery import resent
 from tidemark.oracle.findings import Finding
@@ -96,11 +97,12 @@ class _ChainJudgement(Judgement):
         history, faults = self.history, list(run.faults())
         self.check_gaps(history.gaps)
         # Nothing of a chain is compared with these, but what is broken is said.
-        deque(chain_of(run.executor_assignments(), run.state() or (), run.state_keys() or ()), maxlen=0)
+        deque(chain_of(run.executor_assignments(), run.state_keys() or ()), maxlen=0)
         progress = run.progress()
         self.inconclusive += told_otherwise(history.manifest, run.batches(), progress)
         times = self.check_liveness(run.batches(), faults, progress)
         self.inconclusive += filter(None, [not_compared(history.manifest.versions)])
+        self.inconclusive += inconclusive(history.manifest)
         asked = chain_coverage.asked(history, faults)
         counts: dict[str, int] = {}
         reached: Goals = {}
@@ -135,17 +137,22 @@ class _ChainJudgement(Judgement):
                     "the coverage goals",
                     lambda: chain_coverage.reached(history, predicted, counts, faults, comparison.permitted),
                 ) or {}  # fmt: skip
-            account = self.stage("Spark's metrics", lambda: self.metrics(predicted, progress))
+            account = self.stage("Spark's account", lambda: self.spark_account(predicted, run, progress))
         return self.conclude({**counts, **times}, asked, reached, account)
 
-    def metrics(self, predicted: Predicted, progress: Sequence[dict[str, Any]]) -> SparkAccount:
-        """What Spark reports of its operators, compared, unless their rows depend on what nothing shows."""
+    def spark_account(
+        self, predicted: Predicted, run: Evidence, progress: Sequence[dict[str, Any]]
+    ) -> SparkAccount:
+        """States and reports of Spark's operators, compared, unless their rows depend on what nothing shows."""
+        account = account_of(self.history.manifest)
         if self.choice.unseen:
-            return SparkAccount(
-                notes=["the metrics were not compared: which rows were kept is not determined"]
+            account.notes.append(
+                "state and metrics were not compared: which rows were kept is not determined"
             )
-        comparison = ChainMetrics(self.history, predicted, self.finding_log)
-        account = comparison.run(progress)
+            return account
+        compare_states(self.history, predicted, run.state(), account, self.finding_log)
+        comparison = ChainMetrics(self.history, predicted, account, self.finding_log)
+        comparison.run(progress)
         self.inconclusive += comparison.inconclusive[:1]
         return account
 
@@ -194,6 +201,8 @@ def predict(history: ChainHistory, rules: Rules, choose: Choose = first_come) ->
     """Run the model over all batches."""
     model, shape = Model(history.chain, rules, choose), Shape(history.chain)
     predicted, reported = Predicted(model, shape), reported_machines(model)
+    info = history.manifest.state
+    read = frozenset() if info is None else frozenset(info.batches)
     for number, batch in enumerate(history.batches):
         if isinstance(choose, Choice):
             choose.batch = number
@@ -202,6 +211,11 @@ def predict(history: ChainHistory, rules: Rules, choose: Choose = first_come) ->
         predicted.watermarks_ms.append(model.watermark_ms)
         predicted.rows.append([(shape.of(row), row) for row in model.batch(batch.rows)])
         predicted.counts.append([(operator_name(one.step), one.counts()) for one in reported])
+        if batch.plan.batch in read:
+            states = [(operator_name(one.step), one.stored()) for one in reported]
+            predicted.states[batch.plan.batch] = [
+                (name, None if rows is None else list(rows)) for name, rows in states
+            ]
     return predicted
 
 

@@ -127,8 +127,7 @@ directory.
     ``output.jsonl``.
 
 ``lost_state``
-    A row that Spark's rules keep is not in Spark's state. The state is compared after up to four batches of a single
-    join.
+    A row that Spark's rules keep is not in Spark's state. The state is compared after up to four batches.
     Example: after batch 3 the state of the left side lacks i1, which batch 1 stored.
     Usual causes: files of the state store that were lost or cut; a row that was evicted too early.
     Next: ``tidemark check DIR --batches``; logs are in ``DIR/logs``.

@@ -76,7 +76,7 @@ class _JoinJudgement(Judgement):
             history.manifest,
             accept,
             [
-                *inconclusive(history),
+                *inconclusive(history.manifest),
                 *goals.waived_in_vain(history.manifest.waived),
                 *filter(None, [not_compared(history.manifest.versions)]),
             ],

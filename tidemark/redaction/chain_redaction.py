@@ -90,7 +90,7 @@ class ChainRedaction:
         return msgspec.json.encode(shown | {WHOLE: whole}).decode()
 
     def state_key(self, _side: str, key: tuple[str | None, ...]) -> tuple[str | None, ...]:
-        """The key of a row of the state; that of a chain is not compared."""
+        """The key of a row of the state; that of a chain is left out."""
         return tuple([self._pseudonyms.or_null(part) for part in key])
 
     def _code(self, name: str, value: Any) -> Any:

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from tidemark.formats.audited_query import AuditedQuery
+from tidemark.formats.chain import is_chain
 from tidemark.formats.faults import Fault
 from tidemark.formats.liveness import Hang
 from tidemark.formats.manifest import Manifest, StateInfo
@@ -56,7 +57,7 @@ def kept_manifest(manifest: Manifest, contract: dict[str, Any], redaction: Redac
         plan_differs=[
             f"{_aspect(text)}: what each of them says is left out" for text in manifest.plan_differs
         ],
-        state=None if manifest.state is None else _state(manifest.state),
+        state=None if manifest.state is None else _state(manifest.state, of_chain=is_chain(contract)),
         audit=None if manifest.audit is None else _audit(manifest.audit),
         hang=None if manifest.hang is None else _hang(manifest.hang),
     )
@@ -104,9 +105,11 @@ def _aspect(difference: str) -> str:
     return found[0] if found and difference[found.end() :].startswith(": the contract says") else REDACTED
 
 
-def _state(info: StateInfo) -> StateInfo:
+def _state(info: StateInfo, *, of_chain: bool) -> StateInfo:
+    """What is said of a state; that of a chain is left out, for nobody knows which of its texts are times."""
     return msgspec.structs.replace(
         info,
+        batches=[] if of_chain else info.batches,
         provider=info.provider if info.provider is None or info.provider.isidentifier() else REDACTED,
         problem=info.problem and _LEFT_OUT,
         note=info.note and _LEFT_OUT,

@@ -18,7 +18,7 @@ import msgspec
 
 from tidemark.atomic_files import write_atomically
 from tidemark.errors import BrokenEvidence, BrokenTrace, UsageError
-from tidemark.formats.chain import Chain, decoders_of
+from tidemark.formats.chain import Chain, decoders_of, is_chain
 from tidemark.formats.contract import Contract
 from tidemark.formats.decoded_records import decoded_values
 from tidemark.formats.evidence import (
@@ -163,7 +163,8 @@ class _RunRedaction:
             digests[f"{name}_sha256"] = self._write_trace(name)
         if self._is_there("output"):
             write_records(self._path("output"), OutputRecord, map(self._output_record, self._run.output()))
-        if (state := self._run.state()) is not None:
+        state = None if is_chain(self._manifest.contract) else self._run.state()
+        if state is not None:
             write_records(self._path("state"), StateRow, map(self._state_row, state))
         if (keys := self._run.state_keys()) is not None:
             self._target.write_lines("state_keys", map(self._state_row, keys))

@@ -122,8 +122,8 @@ class Collector:
 
     def read_state(self) -> None:
         """Read the state after some of the batches; needs the query's session."""
-        if isinstance(self._contract, Chain) or self._options.sink == OWN_SINK:
-            return  # only the state of a single join is read, and in an audit it is that before the first batch
+        if self._options.sink == OWN_SINK:
+            return  # its program has no session that would be asked
         self._state = read_state(self._query.ask, self._checkpoint, self._last_progress, self._directory.path)
 
     def journal(self, faults: list[Fault]) -> None:
@@ -213,6 +213,8 @@ class Collector:
     def _store_state(self) -> None:
         """Store the state as the run was asked to; the query's program writes it as JSON Lines."""
         path = self._directory.file("state")
+        if isinstance(self._contract, Chain):
+            return  # it has other fields
         if path.is_file() and self._options.storage_of(count_records(path)) == "parquet":
             convert_file(path, path.with_suffix(PARQUET), StateRow, has_header=False)
             path.unlink()

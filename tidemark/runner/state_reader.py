@@ -1,4 +1,4 @@
-"""The join's state as evidence: the state store's format and provider, and its rows after some batches."""
+"""The state as evidence: the state store's format and provider, and its rows after some batches."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def read_state(
     *,
     most: int = BATCHES,
 ) -> StateInfo:
-    """Let the stopped query's program write ``state.jsonl`` and ``state_keys.jsonl``.
+    """Let the stopped query's program write ``state.jsonl`` and, of a single join, ``state_keys.jsonl``.
 
     An error is recorded in ``problem``.
     """

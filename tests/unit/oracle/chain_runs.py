@@ -18,9 +18,9 @@ from tidemark.formats import chain
 from tidemark.formats.chain import BIGINT, Chain, Field, Source
 from tidemark.formats.contract import Delivery
 from tidemark.formats.events import write_time
-from tidemark.formats.evidence import Batch, ExecutorAssignment, InputRecord, OutputRecord
+from tidemark.formats.evidence import Batch, ExecutorAssignment, InputRecord, OperatorStateRow, OutputRecord
 from tidemark.formats.faults import Fault
-from tidemark.formats.manifest import InputTopic, Manifest
+from tidemark.formats.manifest import InputTopic, Manifest, StateInfo
 from tidemark.oracle import Verdict, judge
 from tidemark.oracle.coverage import WAIVABLE
 
@@ -57,6 +57,8 @@ class ChainRun:
         self.records: list[OutputRecord] = []
         self.journal: list[Fault] = []
         self.reports: list[dict[str, Any]] = []
+        self.kept: dict[int, list[OperatorStateRow]] | None = None
+        """Batch -> the rows of all states after it."""
 
     def batch(self, *topics: str, watermark: float = 0, out: str = "", **plan: Any) -> ChainRun:
         """One planned batch: the rows of each topic, its watermark in seconds, and what it wrote."""
@@ -118,6 +120,7 @@ class ChainRun:
             waived=list(self.waived),
             versions=self.versions,
             query_id=QUERY,
+            state=None if self.kept is None else StateInfo(batches=sorted(self.kept)),
         )
 
     def inputs(self) -> Iterator[InputRecord]:
@@ -145,8 +148,9 @@ class ChainRun:
         """The reports."""
         return self.reports
 
-    def state(self) -> None:
-        """It was not read."""
+    def state(self) -> list[OperatorStateRow] | None:
+        """The rows of the states."""
+        return None if self.kept is None else [row for rows in self.kept.values() for row in rows]
 
     def state_keys(self) -> None:
         """They were not read."""

@@ -22,7 +22,7 @@ from tidemark.oracle.input.chain_history import ChainHistory
 from tidemark.oracle.input.chain_rows import ChainOutput, ChainOutputRow, Shape, Values
 from tidemark.oracle.input.rows import Row
 from tidemark.oracle.model.chain_replay import Model
-from tidemark.oracle.model.operators import Counts
+from tidemark.oracle.model.operators import Counts, StoredRow
 from tidemark.oracle.spark.time_ranges import US_PER_MS
 
 WRITTEN = 8
@@ -31,13 +31,17 @@ WRITTEN = 8
 
 @dataclass
 class Predicted:
-    """What a model gives: of each batch its watermark, its rows, as the output has them, and what operators count."""
+    """What a model gives: of each batch its watermark, its rows, as the output has them, and what operators count.
+
+    ``states`` are those of the operators after the batches whose state was read, by the id of the batch.
+    """
 
     model: Model
     shape: Shape
     watermarks_ms: list[int] = field(default_factory=list)
     rows: list[list[tuple[Values, Row]]] = field(default_factory=list)
     counts: list[list[tuple[str, Counts]]] = field(default_factory=list)
+    states: dict[int, list[tuple[str, list[StoredRow] | None]]] = field(default_factory=dict)
 
     def all(self) -> Counter[Values]:
         """All rows of all batches."""

@@ -1,8 +1,8 @@
 """What Spark reports of each stateful operator of a chain, compared with what the model of the chain counts.
 
 Free of I/O. A report is compared if its batch was run once and none of its tasks failed, for a task that is run again
-counts its rows again. The state of a chain itself is not read; of every operator it is known how many rows its state
-took, lost and kept, and how many rows were late for it. What these are is in ``tidemark.oracle.model.operators``.
+counts its rows again. Of every operator it is known how many rows its state took, lost and kept, and how many rows
+were late for it. What these are is in ``tidemark.oracle.model.operators``.
 """
 
 from __future__ import annotations
@@ -23,21 +23,23 @@ Report = Mapping[str, Any]
 class ChainMetrics:
     """Compares the reports of all operators; ``inconclusive`` says of which something is missing."""
 
-    def __init__(self, history: ChainHistory, predicted: Predicted, finding_log: FindingLog) -> None:
+    def __init__(
+        self, history: ChainHistory, predicted: Predicted, account: SparkAccount, finding_log: FindingLog
+    ) -> None:
         self._history = history
         self._predicted = predicted
         self._finding_log = finding_log
         self.inconclusive: list[str] = []
-        self.account = SparkAccount()
+        self.account = account
 
-    def run(self, progress: Iterable[Report]) -> SparkAccount:
+    def run(self, progress: Iterable[Report]) -> None:
         """Compare; what is wrong goes into the finding log."""
         reports = {int(one["batchId"]): one.get("stateOperators") or () for one in progress}
         if not any(reports.values()):
             self.account.notes.append(
                 "there is no progress report of an operator with a state: its metrics were not compared"
             )
-            return self.account
+            return
         others = []
         for batch, counted in zip(self._history.batches, self._predicted.counts, strict=True):
             plan = batch.plan
@@ -55,7 +57,6 @@ class ChainMetrics:
                 self._compare(plan.batch, operators, counted)
         # Where no report fits, the plan is one that is not described; where one does not, something is missing in it.
         (self.inconclusive if self.account.metric_batches else self.account.notes).extend(others[:1])
-        return self.account
 
     def _compare(
         self, batch: int, operators: Sequence[Report], counted: Sequence[tuple[str, Counts]]

@@ -24,6 +24,7 @@ import msgspec
 import numpy as np
 
 from tidemark.formats.contract import PRESERVED
+from tidemark.formats.manifest import Manifest
 from tidemark.oracle.compare.state_comparison import PredictedState, StateComparison
 from tidemark.oracle.compare.state_counts import CountComparison
 from tidemark.oracle.compare.state_locality import Locality, locality
@@ -66,6 +67,14 @@ class SparkAccount(msgspec.Struct, kw_only=True):
     notes: list[str] = []
 
 
+def account_of(manifest: Manifest) -> SparkAccount:
+    """An account of which nothing was compared yet."""
+    info = manifest.state
+    if info is None:
+        return SparkAccount()
+    return SparkAccount(format=info.format, provider=info.provider, changelog=info.changelog)
+
+
 def check_spark_account(
     history: History,
     prediction: Prediction,
@@ -74,14 +83,7 @@ def check_spark_account(
     finding_log: FindingLog,
 ) -> SparkAccount:
     """Compare what Spark says of itself, in its state and its ``progress``; what is wrong goes into the finding log."""
-    info = history.manifest.state
-    spark_account = SparkAccount()
-    if info is not None:
-        spark_account.format, spark_account.provider, spark_account.changelog = (
-            info.format,
-            info.provider,
-            info.changelog,
-        )
+    spark_account = account_of(history.manifest)
     executor_assignments, reports = run.executor_assignments(), _reports(progress)
     spark_account.locality = locality(executor_assignments) if executor_assignments else None
     spark_account.rows, spark_account.times_ms = _sums(reports), _times(reports)
@@ -124,9 +126,9 @@ def _compare_state(
         history.inconclusive += comparison.inconclusive
 
 
-def inconclusive(history: History) -> list[str]:
+def inconclusive(manifest: Manifest) -> list[str]:
     """What the manifest says of a state that was wanted and is not to be had."""
-    info = history.manifest.state
+    info = manifest.state
     if info is None:
         return []
     found = [f"the state was to be read, and could not be: {info.problem}"] if info.problem else []

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -68,6 +68,25 @@ class Counts(NamedTuple):
     total: int | None
 
 
+class StoredRow(NamedTuple):
+    """A row of the state of an operator, as far as Spark's state has it whatever the query calls its columns.
+
+    ``key`` and ``values`` are texts in their order: times are microseconds, a window is its end. ``time_us`` and
+    ``matched`` are those of a row of a join; ``matched`` is ``None`` on a side that is not preserved.
+    """
+
+    side: int
+    key: tuple[str, ...]
+    values: tuple[str, ...] = ()
+    time_us: int | None = None
+    matched: bool | None = None
+
+
+def in_order(values: Iterable[Any]) -> tuple[str, ...]:
+    """Values as texts, in their order; ``NULL`` for none."""
+    return tuple(sorted("NULL" if value is None else str(value) for value in values))
+
+
 class Machine(ABC):
     """A step at work. ``late[n]`` collects the rows of input ``n`` that were dropped as late.
 
@@ -89,6 +108,10 @@ class Machine(ABC):
 
     def counts(self) -> Counts:
         """What is reported of the last batch, of one that is stateful."""
+        raise NotImplementedError(type(self).__name__)
+
+    def stored(self) -> Iterable[StoredRow] | None:
+        """The rows of its state, of one that is stateful; ``None``: they depend on a choice that nothing shows."""
         raise NotImplementedError(type(self).__name__)
 
     @abstractmethod
@@ -176,6 +199,11 @@ class AggregateOperator(Machine):
         late = {row.get(self._names) for row in self.late_rows}
         return Counts(len(self._updated), self._removed, len(late), len(self.groups))
 
+    def stored(self) -> Iterator[StoredRow]:
+        """Its open groups, and what its functions have gathered for each."""
+        for group, rows in self.groups.items():
+            yield StoredRow(LEFT, in_order(group), in_order(_value(one, rows) for one in self.step.values))
+
     def _row(self, group: dict[str, Any], rows: list[Row]) -> Row:
         values = {one.name: _value(one, rows) for one in self.step.values}
         return Row({**group, **values}, frozenset().union(*(row.made_of for row in rows)))
@@ -231,6 +259,15 @@ class DeduplicateOperator(Machine):
         removed, total = (self._removed, len(self.due_us)) if self._is_settled else (None, None)
         return Counts(len(self.chosen[-1]), removed, len(self.late_rows), total)
 
+    def stored(self) -> Iterable[StoredRow] | None:
+        """Its keys; within the watermark with when they are forgotten."""
+        if not self._is_settled:
+            return None
+        return [
+            StoredRow(LEFT, in_order(key), (str(due),) if self.step.within_watermark else ())
+            for key, due in self.due_us.items()
+        ]
+
     def _due_us(self, row: Row) -> int | None:
         time = self.times[0]
         if time is not None and self.step.within_watermark:
@@ -271,6 +308,11 @@ class LimitOperator(Machine):
     def counts(self) -> Counts:
         """Its state is one number, which is written when rows are taken."""
         return Counts(int(bool(self.chosen[-1])), 0, 0, int(self.left < self.step.rows))
+
+    def stored(self) -> list[StoredRow]:
+        """How many rows were taken, once there are any."""
+        taken = self.step.rows - self.left
+        return [StoredRow(LEFT, (), (str(taken),))] if taken else []
 
     def wants_another(self, _eviction_ms: int, _next_ms: int) -> bool:
         """Never."""
@@ -332,6 +374,15 @@ class JoinOperator(Machine):
         """Rows; of preserved sides this Spark may not count what leaves."""
         removed = sum(self.join.removed[side] for side in self._counted)
         return Counts(sum(self.join.stored), removed, len(self.late_rows), self._total)
+
+    def stored(self) -> Iterator[StoredRow]:
+        """Rows of both sides. Times that have to be equal are a part of Spark's key."""
+        for side in (LEFT, RIGHT):
+            more = [str(self.times[side])] if self.step.bound.equal else []
+            for row in self.join.kept(side):
+                values, flag = row.source.values, row.matched if side in self.join.preserved else None
+                key = in_order(values[name] for name in (*self.keys[side], *more))
+                yield StoredRow(side, key, time_us=row.time_us, matched=flag)
 
     def _accepted(self, inputs: Sequence[list[Row]], side: int, late_ms: int) -> list[JoinRow[Row]]:
         rows, keys, time = self.in_time(inputs[side], side, late_ms), self.keys[side], str(self.times[side])

@@ -12,6 +12,9 @@ from tidemark.formats import chain
 from tidemark.oracle.model.chain_replay import Model
 from tidemark.oracle.model.operators import Machine
 
+JOIN = "symmetricHashJoin"
+"""``operatorName`` of a join of two streams."""
+
 
 def operator_name(step: chain.Step) -> str:
     """``operatorName`` of a step (``StateStoreWriter.shortName``)."""
@@ -23,7 +26,7 @@ def operator_name(step: chain.Step) -> str:
         case chain.Limit():
             return "globalLimit"
         case chain.Join():
-            return "symmetricHashJoin"
+            return JOIN
     raise ValueError(f"{type(step).__name__} has no state")
 
 

@@ -146,6 +146,11 @@ class StreamJoin(Generic[Source]):
         for side in (LEFT, RIGHT):
             self._evict(side, batch, limits.evictable_us[side], emit)
 
+    def kept(self, side: int) -> Iterator[JoinRow[Source]]:
+        """The rows of a side that are in the state."""
+        for rows in self._states[side].rows.values():
+            yield from rows
+
     def _take(self, row: JoinRow[Source], batch: int, limits: Limits, emit: Emit[Source]) -> None:
         side, other = row.side, self._states[1 - row.side]
         known = other.rows.get(row.key, ())
