@@ -44,6 +44,9 @@ VARIABLES = {
         ITSELF,
         "the URL of the run's schema registry, for `decode` and `encode`, pipelines, jobs; else yours",
     ),
+    "TIDEMARK_SINK_STEPS": Variable(
+        ITSELF, "where tasks of the exactly-once sink look whether a fault wants them to wait"
+    ),
     "TIDEMARK_STACK": Variable(ITSELF, "the token of the stack that a process belongs to"),
     "TIDEMARK_CLASSES": Variable(STACK, "the folder of class archives"),
     "TIDEMARK_DRIVER_PORT": Variable(STACK, "the published port of the driver"),

@@ -18,8 +18,8 @@ from tidemark.faults.schedule import FaultSpec, read_schedule
 from tidemark.formats.evidence import RunDirectory
 from tidemark.formats.faults import (
     AFTER_COMMIT,
-    OF_TRANSACTION,
     POINTS,
+    SINK_STEPS,
     CommitPoint,
     FaultAction,
     FaultComponent,
@@ -59,7 +59,7 @@ DAEMONS = ("full_outer", EXACTLY_ONCE)
 
 def points_of(component):
     """Those in the pairwise choice: ``test_points_in_state``, ``_in_sink`` and ``_after_commit`` have the others."""
-    others = (CommitPoint.STATE, CommitPoint.SNAPSHOT, *OF_TRANSACTION, *AFTER_COMMIT)
+    others = (CommitPoint.STATE, CommitPoint.SNAPSHOT, *SINK_STEPS, *AFTER_COMMIT)
     return [point for point in POINTS[component, FaultAction.KILL] if point not in others]
 
 

@@ -22,6 +22,7 @@ from tidemark.errors import UsageError
 from tidemark.formats.avro_records import avro_pair
 from tidemark.formats.contract import Side
 from tidemark.formats.events import read_event
+from tidemark.formats.evidence import RunDirectory
 from tidemark.formats.json_schema_records import json_schema_pair
 from tidemark.formats.kafka_record import KafkaRecord
 from tidemark.formats.protobuf_records import protobuf_pair
@@ -272,9 +273,48 @@ def build(left, right):
 """
 
 
-def trace_of(path, topics: tuple[str, str], values: list[tuple[int, int, bytes]]) -> None:
+ASKING = """
+    @udf("order_id STRING, at TIMESTAMP, amount DECIMAL(12,2)")
+    def read(value):
+        import json
+        import urllib.request
+        from io import BytesIO
+
+        from fastavro import parse_schema, schemaless_reader
+
+        number = int.from_bytes(bytes(value)[1:5], "big")
+        for attempt in range({attempts}):
+            try:
+                with urllib.request.urlopen(f"{{URL}}/schemas/ids/{{number}}", timeout=2) as answer:
+                    schema = json.loads(json.load(answer)["schema"])
+                break
+            except OSError:
+                if attempt == {attempts} - 1:
+                    return None
+        found = schemaless_reader(BytesIO(bytes(value)[5:]), parse_schema(schema))
+        return found["order_id"], found["at"], found["amount"]
+"""
+"""Of a query that asks for the schema of each record, so often at most, and takes no answer for no record."""
+
+
+def asking(attempts: int) -> str:
+    """The pipeline with this function."""
+    begin, end = PIPELINE.index("    @udf"), PIPELINE.index("    def events")
+    function = ASKING.format(attempts=attempts) + "\n"
+    whole = PIPELINE[:begin] + function.replace("{", "{{").replace("}", "}}") + PIPELINE[end:]
+    return "import os\n" + whole.replace(
+        "SCHEMA =", 'URL = os.environ.get("TIDEMARK_REGISTRY", "")\nSCHEMA =', 1
+    )
+
+
+def trace_of(path, topics: tuple[str, str], values: list[tuple[int, int, bytes]], slices: int = 3) -> None:
     """Write a trace of records: slice, side, value."""
-    header = {"tidemark_trace": 2, "pace": "stepped", "slices": 3, "topics": {topic: {} for topic in topics}}
+    header = {
+        "tidemark_trace": 2,
+        "pace": "stepped",
+        "slices": slices,
+        "topics": {topic: {} for topic in topics},
+    }
     lines = [header]
     for at, (number, side, value) in enumerate(values):
         encoded = base64.b64encode(value).decode()
@@ -322,3 +362,41 @@ def test_topics_in_the_registrys_wire_format_are_judged_and_flushed(
         sentinels = {record.topic: record.value_bytes() for record in flush}
     assert [sentinels[name][:5] for name in topics] == heads
     assert "--registry" in result.command
+
+
+@pytest.mark.parametrize(("attempts", "lost"), [(1, True), (12, False)], ids=["gives up", "asks again"])
+@pytest.mark.long
+def test_a_registry_that_is_cut_off_costs_rows_where_the_query_gives_up(
+    attempts, lost, registry, topic, tmp_path, run_pipeline
+):
+    topics = f"{topic}-l", f"{topic}-r"
+    heads = [head(registered(registry, f"{name}-value", SCHEMA)) for name in topics]
+
+    def value(side: int, name: str, second: int) -> bytes:
+        at = EVENT["at"] + timedelta(seconds=second)
+        return heads[side] + avro(SCHEMA, {"order_id": name, "at": at, "amount": Decimal("0.50")})
+
+    values = [
+        (number, side, value(side, f"o{number}", 600 * number + 20 * side))
+        for number in range(8)
+        for side in (0, 1)
+    ]
+    trace_of(tmp_path / "trace.jsonl", topics, values, slices=8)
+    code = asking(attempts).format(schema=SCHEMA, left=topics[0], right=topics[1])
+    (tmp_path / "asking.py").write_text(code)
+    faults = "registry:cut@planned~4"
+
+    result = run_pipeline(
+        tmp_path / "asking.py", trace=tmp_path / "trace.jsonl", registry=True, faults=faults
+    )
+
+    [fault] = RunDirectory(result.run_dir).faults()
+    assert fault.injected
+    seen = fault.proof["traffic"]
+    assert seen["during"]["requests"]["received"] > 0 == seen["during"]["requests"]["passed"]
+    assert all(seen["after"][way]["passed"] for way in ("requests", "responses"))
+    found = set(result.verdict.findings_total)
+    assert (
+        bool(found & {"lost_rows", "missing_nulls", "premature_nulls", "nulls_for_matched_rows"}) is lost
+    ), found
+    assert result.verdict.verdict == ("INVALID" if lost else "VALID"), result.verdict.inconclusive

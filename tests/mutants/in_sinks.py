@@ -77,6 +77,72 @@ def write(self, batches):
 
 transaction.TransactionWriter.write = write
 """
+ENTERED_BEFORE = """
+from tidemark.sink import entry_points
+from tidemark.sink.task import transaction
+
+find_keys = transaction._fingerprint
+
+def write_task(batches, task, options, at):
+    batches = [batch for batch in batches if batch.num_rows]
+    if not batches:
+        return transaction.Written(task.partition, 0, new=False)
+    keys, enters, is_entered = find_keys(iter(batches)), "{}", []
+
+    def enter():
+        found = writer._ledger.look_up(writer._group, options.timeout_s)
+        if found is None or found.next_batch <= task.batch:
+            hook, writer._at = writer._at, transaction.no_hook
+            writer._in_transaction(lambda: writer._send_entry(writer._new_entry(keys.rows, str(keys))))
+            writer._at = hook
+            is_entered.append(True)
+
+    def entering(step):
+        if step == enters != "begun":
+            enter()
+        at(step)
+
+    with transaction.TransactionWriter(task, options, entering) as writer:
+        entry = writer.ledger_entry()
+        entering("looked-up")
+        if not is_entered and entry is not None and entry.next_batch == task.batch + 1:
+            return transaction.Written(task.partition, entry.rows, new=False)
+        if enters == "begun":
+            enter()
+        writer._in_transaction(lambda: writer._produce(iter(batches)))
+        at("committed")
+    return transaction.Written(task.partition, keys.rows, new=True)
+
+entry_points.write_task = write_task
+"""
+RETRIED_UNSEEN = """
+from tidemark.sink.task import transaction
+
+find_entry = transaction.TransactionWriter.ledger_entry
+
+def ledger_entry(self):
+    found = find_entry(self)
+    return None if self._task.attempt else found
+
+transaction.TransactionWriter.ledger_entry = ledger_entry
+"""
+UNANSWERED = """
+from tidemark.sink.task import transaction
+
+request = transaction.TransactionWriter._request
+
+def request_or_go_on(self, what, do, **how):
+    from confluent_kafka import KafkaException
+
+    if what != transaction.COMMIT:
+        return request(self, what, do, **how)
+    try:
+        self._producer.commit_transaction(1)
+    except KafkaException:
+        return None
+
+transaction.TransactionWriter._request = request_or_go_on
+"""
 WITHOUT_ACKNOWLEDGEMENT = """
 from pyspark.sql.connect.streaming.readwriter import DataStreamWriter
 
@@ -137,6 +203,26 @@ SINK = {
     ),
     "sink that commits the ledger entry before its rows": Mutant(
         {"inner": "lost_rows"}, added=ENTRY_FIRST, faults="executor@rows-sent", harmless="executor@planned",
+    ),
+    "sink that enters its batch when it has fenced earlier attempts": Mutant(
+        {"inner": "lost_rows"}, added=ENTERED_BEFORE.format("initialised"), faults="executor@fenced",
+        harmless="executor@planned",
+    ),
+    "sink that enters its batch when it has looked up its ledger": Mutant(
+        {"inner": "lost_rows"}, added=ENTERED_BEFORE.format("looked-up"), faults="executor@looked-up",
+        harmless="executor@fenced",
+    ),
+    "sink that enters its batch before it begins its transaction": Mutant(
+        {"inner": "lost_rows"}, added=ENTERED_BEFORE.format("begun"), faults="executor@begun",
+        harmless="executor@looked-up",
+    ),
+    "sink that looks up its ledger for first attempts only": Mutant(
+        {"inner": "duplicate_rows"}, added=RETRIED_UNSEEN, faults="executor@partition-written",
+        harmless="executor@rows-sent",
+    ),
+    "sink that takes an unanswered commit for done": Mutant(
+        {"inner": "lost_rows"}, added=UNANSWERED, faults="broker:cut-requests@entry-sent~4",
+        harmless="executor@planned",
     ),
     "at-least-once sink that promises exactly-once": Mutant(
         {"left_outer": "duplicate_rows"}, sink="spark", delivery="exactly-once", faults="driver@written",

@@ -28,7 +28,7 @@ from tidemark.errors import EXIT_INVALID, TestbedError, UsageError
 from tidemark.faults.overlaps import drawn_pairs
 from tidemark.faults.schedule import read_schedule, write_schedule
 from tidemark.formats.evidence import RunDirectory
-from tidemark.formats.faults import POINTS, Fault
+from tidemark.formats.faults import POINTS, Fault, FaultComponent
 from tidemark.oracle import Finding, Verdict
 from tidemark.reports import soak_report as shown
 from tidemark.stack import StackSpec
@@ -117,7 +117,7 @@ def test_faults_that_were_not_injected_yet_are_drawn_first_but_not_for_ever():
     assert len(every) == sum(map(len, POINTS.values()))
 
     drawn = [one for one in schedule(random.Random(5), 90, unmet=every) if not one.beside]
-    assert len({one.as_parts[0] for one in drawn}) == len(drawn) > 60
+    assert len({one.as_parts[0] for one in drawn}) == len(drawn) > 50
     met = soak_of(ran(0, [fault("driver@written"), fault("broker@planned", injected=False)])).unmet()
     [left] = every - met
     assert left.label == "kill driver at written"
@@ -133,7 +133,9 @@ def test_faults_that_were_not_injected_yet_are_drawn_first_but_not_for_ever():
 def test_without_a_proxy_no_fault_of_the_network_is_drawn():
     drawn = schedule(random.Random(2), 500, partial(can_be_drawn, links=(), brokers=3))
     assert not [str(one) for one in drawn if one.is_of_network]
-    assert {one.component for one in drawn} == {component for component, _ in POINTS}
+    assert {one.component for one in drawn} == {component for component, _ in POINTS} - {
+        FaultComponent.REGISTRY
+    }
 
 
 def test_every_join_meets_every_sink_and_one_sink_comes_after_the_other():

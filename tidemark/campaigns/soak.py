@@ -29,8 +29,8 @@ from tidemark.formats.faults import (
     IN_ROLE,
     LINK_FAULTS,
     NETWORK_ACTIONS,
-    OF_TRANSACTION,
     POINTS,
+    SINK_STEPS,
     CommitPoint,
     Fault,
     FaultAction,
@@ -327,10 +327,10 @@ def can_be_drawn(
     brokers: int,
     sink: str = SINKS[0],
 ) -> bool:
-    """Whether a soak draws a fault: nothing of a link that cannot be done to it, no step of a transaction of a sink
-    that has none, no broker in a role that no other could take over.
+    """Whether a soak draws a fault: nothing of a link that cannot be done to it, no step of a sink that is not
+    the run's, no broker in a role that no other could take over.
     """
-    needs_transactions = part.point in OF_TRANSACTION or part.component is FaultComponent.COORDINATOR
+    needs_transactions = part.point in SINK_STEPS or part.component is FaultComponent.COORDINATOR
     return (
         ((part.component, part.action) in links or part.action not in NETWORK_ACTIONS)
         and (brokers > 1 or part.component not in IN_ROLE)

@@ -4,7 +4,8 @@ A broker may be chosen by its role: it leads a partition of the output, or coord
 Its outage lasts until another broker has the role, at least.
 
 The driver is suspended while it is looked whether the batch is at its point, so that the component goes in the middle
-of it; with the batch half written an executor is stopped, too, whose partitions then cannot be written.
+of it; with the batch half written an executor is stopped, too, whose partitions then cannot be written; with a ledger
+entry sent one, whose task then meets the fault with the request to commit it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from tidemark.faults.executor import stop_executor_at_point
 from tidemark.faults.schedule import PlannedFault
 from tidemark.faults.sink_progress import Proof
 from tidemark.faults.target import FaultTarget, now_utc
-from tidemark.formats.faults import IN_ROLE, CommitPoint, Fault, FaultAction
+from tidemark.formats.faults import EXECUTOR_STOPPED, IN_ROLE, CommitPoint, Fault, FaultAction, FaultComponent
 from tidemark.stack import ComponentKind, Stack
 from tidemark.waiting import wait_until
 
@@ -51,7 +52,7 @@ def inject_into_component(
         with at_point(target, fault, now, unless=unless) as proof:
             if proof is None:
                 return None
-            victim = victim_of(target, fault, now.batch)
+            victim = victim_of(target, fault, now.batch, proof)
             line = target.injected(fault, now.batch, {**victim, **proof})
             begin, end = effects(target.stack, spec.action)
             begin(victim["component_name"])
@@ -62,14 +63,19 @@ def inject_into_component(
     return line
 
 
-def victim_of(target: FaultTarget, fault: PlannedFault, batch: int) -> Proof:
-    """The name of the component that a fault hits; of a broker in a role also which it has."""
+def victim_of(target: FaultTarget, fault: PlannedFault, batch: int, proof: Proof) -> Proof:
+    """The name of the component that a fault hits; of a broker in a role also which it has.
+
+    Where a proof says of which sink partitions a ledger entry is pending, a coordinator is one of theirs.
+    """
     component = fault.spec.component
     kind = ComponentKind.BROKER if component in IN_ROLE else ComponentKind(component)
     names = target.stack.components(kind)
     if component not in IN_ROLE:
         return {"component_name": fault.choose(names)}
-    partition, node = fault.choose(sorted(target.progress.brokers(component, batch).items()))
+    brokers = target.progress.brokers(component, batch)
+    pending = proof.get("pending") if component is FaultComponent.COORDINATOR else None
+    partition, node = fault.choose(sorted((at, brokers[at]) for at in pending or brokers))
     return {"component_name": names[node - 1], "role": {"partition": partition, "node": node}}
 
 
@@ -96,7 +102,7 @@ def at_point(
 ) -> Iterator[Proof | None]:
     """The batch kept at its point for the length of the block; gives the proof, ``None`` if it is not there."""
     point = fault.spec.point
-    if point is CommitPoint.HALF_WRITTEN:
+    if point in EXECUTOR_STOPPED:
         stopped = stop_executor_at_point(target, fault, now, unless=unless)
         if stopped is None:
             yield None

@@ -156,14 +156,13 @@ def _kill_with_executor(
     stopped = stop_executor_at_point(target, fault, now, unless=unless)
     if stopped is None:
         return None
-    point = fault.spec.point
     with commit_points.resuming_on_error(stopped.resume):
-        proof = look_at_driver(target, lambda: commit_points.with_executor_stopped(target, point, now))
+        proof = look_at_driver(target, stopped.look)
     if proof is None:
         stopped.resume()
         return None
     executor = stopped.executor
     line = target.injected(fault, now.batch, {"executor_id": executor.executor_id, **proof})
-    kill_executor(target, executor, point)
+    kill_executor(target, executor, fault.spec.point)
     target.stack.kill(target.driver)
     return line

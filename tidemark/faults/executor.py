@@ -14,12 +14,14 @@ from functools import partial
 
 from tidemark.faults import commit_points
 from tidemark.faults.commit_points import RunningBatch, Unless
+from tidemark.faults.held_tasks import at_step, held_task
 from tidemark.faults.schedule import PlannedFault
 from tidemark.faults.sink_progress import Proof
 from tidemark.faults.target import FaultTarget, now_utc
 from tidemark.formats.faults import (
     EXECUTOR_STOPPED,
-    OF_TRANSACTION,
+    SINK_STEPS,
+    TASK_HELD,
     CommitPoint,
     Fault,
     FaultAction,
@@ -30,11 +32,12 @@ from tidemark.stack import Executor
 
 @dataclass(frozen=True)
 class StoppedExecutor:
-    """One that is stopped with its batch at a point; ``proof`` shows that."""
+    """One that is stopped with its batch at a point: ``proof`` shows that, ``look`` whether it is still so."""
 
     executor: Executor
     proof: Proof
     resume: Callable[[], object]
+    look: commit_points.Look
 
 
 def inject_into_executors(
@@ -92,12 +95,15 @@ def stop_executor_at_point(
 ) -> StoppedExecutor | None:
     """Throttle one executor; it stays stopped as soon as the batch is at the point of the fault.
 
-    That is: others have written and it has not; one of its tasks has committed some state stores and not all, or has
-    sent rows or its ledger entry and has not committed them; or it writes a snapshot of a store.
+    That is: others have written and it has not; one of its tasks has committed some state stores and not all, has sent
+    rows or its ledger entry and has not committed them, or is at another step of the sink; or it writes a snapshot of a
+    store.
 
     ``None``, and it is resumed, if the batch was over without that. It may have had none of the partitions: a join's
     tasks go where their state is, which after an executor's death is all with the other.
     """
+    if fault.spec.point in TASK_HELD:
+        return _stop_with_held_task(target, fault.spec.point, now, unless)
     stack, driver = target.stack, target.driver
     alive = stack.executors(driver)
     if not alive:
@@ -109,12 +115,34 @@ def stop_executor_at_point(
     is_coarse = fault.spec.point is CommitPoint.HALF_WRITTEN
     until = commit_points.throttle_until if is_coarse else commit_points.throttle_finely_until
     proof = until(target, now, throttle, look, unless)
-    return None if proof is None else StoppedExecutor(victim, proof, resume)
+    return None if proof is None else StoppedExecutor(victim, proof, resume, look)
+
+
+def _stop_with_held_task(
+    target: FaultTarget, point: CommitPoint, now: RunningBatch, unless: Unless
+) -> StoppedExecutor | None:
+    """Stop the executor of the first task that comes to a step of the sink, where it waits until that is done."""
+    stack, driver = target.stack, target.driver
+    with held_task(target, point, now.batch, unless) as held:
+        alive = {executor.executor_id: executor for executor in stack.executors(driver)}
+        victim = None if held is None else alive.get(held["executor_id"])
+        if held is None or victim is None:
+            return None
+        stack.pause_executor(driver, victim)
+    resume = partial(stack.resume_executor, driver, victim)
+    look = partial(at_step, target, point, now.batch, held)
+    proof: Proof | None = None
+    try:
+        proof = look()
+    finally:
+        if proof is None:
+            resume()
+    return None if proof is None else StoppedExecutor(victim, proof, resume, look)
 
 
 def kill_executor(target: FaultTarget, victim: Executor, point: CommitPoint) -> None:
-    """Kill an executor; at a step of a transaction with its Python workers, which would go on with it."""
-    target.stack.kill_executor(target.driver, victim, with_workers=point in OF_TRANSACTION)
+    """Kill an executor; at a step of the sink with its Python workers, which would go on."""
+    target.stack.kill_executor(target.driver, victim, with_workers=point in SINK_STEPS)
 
 
 def identity(component: FaultComponent, victims: list[Executor]) -> Proof:

@@ -49,7 +49,7 @@ _INJECT = {
     FaultComponent.EXECUTORS: inject_into_executors,
     FaultComponent.WORKER: inject_into_component,
     FaultComponent.MASTER: inject_into_component,
-    **dict.fromkeys(BROKERS, inject_into_component),
+    **dict.fromkeys((*BROKERS, FaultComponent.REGISTRY), inject_into_component),
 }
 
 

@@ -178,7 +178,7 @@ class JointInjection:
         try:
             with target.stack.suspended(target.driver):
                 # It may have gone on until the driver was stopped.
-                proof = commit_points.with_executor_stopped(target, fault.spec.point, self._now)
+                proof = stopped.look()
                 app_id = target.stack.driver(target.driver).app_id
                 at = None if proof is None else _AtPoint({"app_id": app_id, **proof}, stopped.executor)
                 yield at
@@ -237,7 +237,7 @@ class JointInjection:
 
     def _component(self, spec: FaultSpec, at: _AtPoint) -> _Effect:
         stack = self._target.stack
-        victim = victim_of(self._target, self._fault.of_part(spec), self._now.batch)
+        victim = victim_of(self._target, self._fault.of_part(spec), self._now.batch, at.proof)
         name, line = victim["component_name"], self._line(spec, victim, at)
         begin, end = effects(stack, spec.action)
         begin(name)

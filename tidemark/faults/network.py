@@ -5,6 +5,7 @@ What a link is:
 - from Spark to a broker on local processes: connections through the network proxy; tidemark's own do not go through it.
   The proxy cannot lose packets, so a loss is between the proxy and the broker, by the kernel's packet filter.
 - from Spark to a broker in containers: packets, by the packet filter of the broker's container.
+- of a schema registry, on local processes: connections through the network proxy, of the programs of the query.
 - of an executor: what the executors of its worker exchange with their driver and with those of other workers, as
   packets.
 
@@ -26,7 +27,7 @@ from tidemark.faults.schedule import FaultSpec, PlannedFault
 from tidemark.faults.sink_progress import Proof
 from tidemark.faults.target import FaultTarget, now_utc
 from tidemark.formats.faults import Fault, FaultAction, FaultComponent
-from tidemark.stack import REQUESTS, RESPONSES, ComponentKind, LinkTraffic, StreamTraffic, Toxic
+from tidemark.stack import REGISTRY, REQUESTS, RESPONSES, ComponentKind, LinkTraffic, StreamTraffic, Toxic
 from tidemark.waiting import pause
 
 HEALED_S = 10.0
@@ -51,6 +52,7 @@ _CUT = {
 _NAMES = {
     FaultComponent.BROKER: {REQUESTS: "requests", RESPONSES: "responses"},
     FaultComponent.EXECUTOR: {REQUESTS: "from_executor", RESPONSES: "to_executor"},
+    FaultComponent.REGISTRY: {REQUESTS: "requests", RESPONSES: "responses"},
 }
 """Of a link of each component, what its directions are called in the journal."""
 
@@ -139,6 +141,7 @@ def note_traffic(target: FaultTarget, spec: FaultSpec) -> None:
         for packets in of_brokers
         for broker in brokers
     ]
+    links += [REGISTRY] if spec.disturbs(FaultComponent.REGISTRY) else []
     if spec.disturbs(FaultComponent.EXECUTOR):
         links += target.stack.watch_links(target.driver)
     for link in links:
@@ -186,6 +189,8 @@ def disturbed_link(target: FaultTarget, fault: PlannedFault, unless: Unless) -> 
         broker = fault.choose(target.stack.components(ComponentKind.BROKER))
         link = target.stack.watch_broker_link(broker, packets=_loses_packets(fault.spec))
         return DisturbedLink(target, fault, link, {"component_name": broker}, unless)
+    if fault.spec.component is FaultComponent.REGISTRY:
+        return DisturbedLink(target, fault, REGISTRY, {"component_name": REGISTRY}, unless)
     executors = target.stack.executors(target.driver)
     if not executors:
         return None
@@ -232,7 +237,7 @@ class DisturbedLink:
         while not self.has_effect:
             latest = self._target.stack.link_traffic(self._link)
             is_slowed = action not in _CUT and not _loses_packets(self._spec)
-            holds = self._spec.component is FaultComponent.BROKER and is_slowed
+            holds = self._spec.component is not FaultComponent.EXECUTOR and is_slowed
             self._during = seen_between(self._spec.component, self._first, latest, holds=holds)
             self.has_effect = has_effect(self._spec.component, action, amount, self._during)
             if self.has_effect or time.monotonic() - begun >= MET_S:

@@ -16,8 +16,8 @@ from tidemark.formats.faults import (
     EXECUTOR_STOPPED,
     IN_ROLE,
     NETWORK_ACTIONS,
-    OF_TRANSACTION,
     POINTS,
+    SINK_STEPS,
     CommitPoint,
     FaultAction,
     FaultComponent,
@@ -31,8 +31,8 @@ SLOWING = (_A.DELAY, _A.JITTER, _A.THROTTLE, _A.LOSS)
 MOST_DRIVER_KILLS = 2
 """In one batch: a query whose driver dies once more without a commit is given up (``FRUITLESS_RUNS``)."""
 
-_ORDER = (_P.PLANNED, _P.HALF_WRITTEN, _P.STATE, _P.SNAPSHOT, *OF_TRANSACTION, _P.WRITTEN)
-_DAEMONS = ((_C.WORKER,), (_C.MASTER,), BROKERS)
+_ORDER = (_P.PLANNED, _P.HALF_WRITTEN, _P.STATE, _P.SNAPSHOT, *SINK_STEPS, _P.WRITTEN)
+_DAEMONS = ((_C.WORKER,), (_C.MASTER,), BROKERS, (_C.REGISTRY,))
 
 
 class FaultPart(NamedTuple):
@@ -64,7 +64,7 @@ class FaultPart(NamedTuple):
     @property
     def holds_batch(self) -> bool:
         """Whether the batch may get no further while it is in effect."""
-        if self.component in BROKERS or self.disturbs_executors:
+        if self.component in (*BROKERS, _C.REGISTRY) or self.disturbs_executors:
             return self.action not in SLOWING
         return self.action is _A.PAUSE
 
@@ -193,12 +193,13 @@ def every_fault() -> list[FaultPart]:
 def drawn_pairs() -> list[tuple[FaultPart, FaultPart]]:
     """The pairs of faults that a soak draws from: all that can overlap, but for those that mostly miss.
 
-    With an executor gone the others may have all partitions, and then no batch is half written. Steps of a transaction
-    and snapshots are drawn alone: they last for some milliseconds, and a batch may be without. So are brokers in a
-    role, which only a stack of several has.
+    With an executor gone the others may have all partitions, and then no batch is half written. Steps of the sink and
+    snapshots are drawn alone: most last for some milliseconds, and a batch may be without. So are brokers in a
+    role, which only a stack of several has. The query of a soak asks no schema registry.
     """
-    alone = (*OF_TRANSACTION, _P.SNAPSHOT)
-    every = [one for one in every_fault() if one.component not in IN_ROLE and one.point not in alone]
+    alone = (*SINK_STEPS, _P.SNAPSHOT)
+    without = (*IN_ROLE, _C.REGISTRY)
+    every = [one for one in every_fault() if one.component not in without and one.point not in alone]
     return [
         (first, then)
         for first in every

@@ -25,6 +25,8 @@ class FaultComponent(StrEnum):
     BROKER = "broker"
     LEADER = "leader"
     """The broker that leads a partition of the output: another is elected."""
+    REGISTRY = "registry"
+    """The schema registry of a run: what a query asks it, and what it answers, goes through the network proxy."""
     COORDINATOR = "coordinator"
     """The broker that coordinates the ledger of a sink partition, and its transactions: another takes over."""
 
@@ -68,10 +70,18 @@ class CommitPoint(StrEnum):
     """Of a state partition some stores have committed the batch, others have not."""
     SNAPSHOT = "snapshot"
     """A snapshot of a state store is being written."""
+    FENCED = "fenced"
+    """A task of the sink has fenced earlier attempts at its partition, and not looked up what they wrote."""
+    LOOKED_UP = "looked-up"
+    """A task of the sink knows what earlier attempts wrote, and has not begun its transaction."""
+    BEGUN = "begun"
+    """A task of the sink has begun its transaction, and sent nothing in it."""
     ROWS_SENT = "rows-sent"
     """Rows of the batch lie in a transaction of the sink that is open."""
     ENTRY_SENT = "entry-sent"
     """The ledger entry of a sink partition lies in a transaction that is open."""
+    PARTITION_WRITTEN = "partition-written"
+    """A task of the sink has committed its transaction, and Spark does not know."""
     WRITTEN = "written"
     """Every sink partition has written, and the batch is not committed."""
     NO_DATA = "no-data"
@@ -86,9 +96,17 @@ AFTER_COMMIT = (CommitPoint.COMMITTED, CommitPoint.DELETED_COMMIT)
 """Points at which the batch is committed."""
 
 OF_TRANSACTION = (CommitPoint.ROWS_SENT, CommitPoint.ENTRY_SENT)
-"""Steps of the exactly-once sink: a task has begun its transaction, and not committed it."""
+"""Points at which a transaction of the exactly-once sink has something in it, and is not committed: Kafka shows it."""
 
-EXECUTOR_STOPPED = (CommitPoint.HALF_WRITTEN, CommitPoint.SNAPSHOT, CommitPoint.STATE, *OF_TRANSACTION)
+BEFORE_ROWS = (CommitPoint.FENCED, CommitPoint.LOOKED_UP, CommitPoint.BEGUN)
+
+SINK_STEPS = (*BEFORE_ROWS, *OF_TRANSACTION, CommitPoint.PARTITION_WRITTEN)
+"""Steps of a task of the exactly-once sink, in their order."""
+
+TASK_HELD = (*BEFORE_ROWS, CommitPoint.PARTITION_WRITTEN)
+"""Points at which a task waits because it is asked to: nobody but itself knows that it is there."""
+
+EXECUTOR_STOPPED = (CommitPoint.HALF_WRITTEN, CommitPoint.SNAPSHOT, CommitPoint.STATE, *SINK_STEPS)
 """Points at which a batch is kept by an executor that is stopped."""
 
 
@@ -103,9 +121,12 @@ LINK_ACTIONS: dict[FaultComponent, tuple[FaultAction, ...]] = {
         _A.CUT, _A.CUT_REQUESTS, _A.CUT_RESPONSES, _A.DELAY, _A.JITTER, _A.LOSS, _A.THROTTLE, _A.RESET,
     ),
     _C.EXECUTOR: (_A.CUT, _A.CUT_SENT, _A.CUT_RECEIVED, _A.LOSS, _A.THROTTLE, _A.RESET),
+    _C.REGISTRY: (
+        _A.CUT, _A.CUT_REQUESTS, _A.CUT_RESPONSES, _A.DELAY, _A.JITTER, _A.THROTTLE, _A.RESET,
+    ),
 }  # fmt: skip
 """What is done to the network, and not to the component: between Spark and a broker; between the executors of a worker,
-their driver and other executors."""
+their driver and other executors; between the programs of a query and the schema registry."""
 LINK_FAULTS = frozenset(
     (component, action) for component, actions in LINK_ACTIONS.items() for action in actions
 )
@@ -130,35 +151,29 @@ POINTS: dict[tuple[FaultComponent, FaultAction], tuple[CommitPoint, ...]] = {
         _P.NO_DATA,
         _P.STATE,
         _P.SNAPSHOT,
-        *OF_TRANSACTION,
+        *SINK_STEPS,
         _P.COMMITTED,
         _P.DELETED_COMMIT,
     ),
     (_C.DRIVER, _A.KILL_TWICE): (_P.WRITTEN, _P.PLANNED, _P.HALF_WRITTEN, _P.NO_DATA),
     (_C.DRIVER, _A.PAUSE): (_P.PLANNED, _P.NO_DATA),
-    (_C.EXECUTOR, _A.KILL): (_P.PLANNED, _P.HALF_WRITTEN, _P.NO_DATA, _P.STATE, _P.SNAPSHOT, *OF_TRANSACTION),
-    (_C.EXECUTOR, _A.PAUSE): (
-        _P.PLANNED,
-        _P.HALF_WRITTEN,
-        _P.NO_DATA,
-        _P.STATE,
-        _P.SNAPSHOT,
-        *OF_TRANSACTION,
-    ),
+    (_C.EXECUTOR, _A.KILL): (_P.PLANNED, _P.HALF_WRITTEN, _P.NO_DATA, _P.STATE, _P.SNAPSHOT, *SINK_STEPS),
+    (_C.EXECUTOR, _A.PAUSE): (_P.PLANNED, _P.HALF_WRITTEN, _P.NO_DATA, _P.STATE, _P.SNAPSHOT, *SINK_STEPS),
     (_C.EXECUTORS, _A.KILL): (_P.PLANNED, _P.NO_DATA),
     (_C.EXECUTORS, _A.PAUSE): (_P.PLANNED, _P.NO_DATA),
     (_C.WORKER, _A.KILL): (_P.PLANNED, _P.NO_DATA),
     (_C.MASTER, _A.KILL): (_P.PLANNED, _P.NO_DATA),
     **{
-        (_C.BROKER, action): (_P.PLANNED, _P.HALF_WRITTEN, _P.WRITTEN, _P.NO_DATA)
+        (_C.BROKER, action): (_P.PLANNED, _P.HALF_WRITTEN, _P.ENTRY_SENT, _P.WRITTEN, _P.NO_DATA)
         for action in (_A.KILL, _A.PAUSE, *LINK_ACTIONS[_C.BROKER])
     },
     **{
         (_C.EXECUTOR, action): (_P.PLANNED, _P.HALF_WRITTEN, _P.WRITTEN, _P.NO_DATA)
         for action in LINK_ACTIONS[_C.EXECUTOR]
     },
+    **{(_C.REGISTRY, action): (_P.PLANNED, _P.HALF_WRITTEN) for action in LINK_ACTIONS[_C.REGISTRY]},
     **{
-        (role, action): (_P.PLANNED, _P.HALF_WRITTEN, _P.WRITTEN, _P.NO_DATA)
+        (role, action): (_P.PLANNED, _P.HALF_WRITTEN, _P.ENTRY_SENT, _P.WRITTEN, _P.NO_DATA)
         for role in IN_ROLE
         for action in (_A.KILL, _A.PAUSE)
     },

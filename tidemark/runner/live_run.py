@@ -91,6 +91,8 @@ class LiveRun:
         self._inputs = {topic: f"{self._name}-{topic}" for topic in self._header.topics}
         self._output = f"{self._name}-output"
         self._table = self._table_folder()
+        self._registry = stack.registry
+        """The schema registry's URL, as the query is told."""
         self._reads_all = False
 
     def go(self) -> None:
@@ -100,6 +102,9 @@ class LiveRun:
             cleanup.callback(shutil.rmtree, work, ignore_errors=True)
             needs_proxy = self._options.needs_proxy and "proxy" in POWERS[self._stack.spec.backend]
             proxied = self._stack.start_proxy(self._options.say) if needs_proxy else None
+            if self._options.needs_proxied_registry:
+                self._stack.start_proxy(self._options.say)
+                self._registry = self._stack.proxied_registry
             self._kafka = kafka_access(self._stack, work, self._options.kafka_conf, inside=proxied)
             self._create_topics(cleanup)
             query = self._app(cleanup) if self._options.app else self._on_driver(cleanup)
@@ -154,9 +159,9 @@ class LiveRun:
             "table": "" if self._table is None else str(self._table.path),
             "checkpoint": str(self._checkpoint.path),
         }
-        optional = {"registry": self._stack.registry, "kafka-conf": self._kafka.spark_file}
+        optional = {"registry": self._registry, "kafka-conf": self._kafka.spark_file}
         words = app_words(command, values, code, optional)
-        environment = program_environment(None, self._stack.registry)
+        environment = program_environment(None, self._registry)
         if self._kafka.spark_file:
             environment[CONF_VARIABLE] = self._kafka.spark_file
         theirs = [os.environ["PYTHONPATH"]] if os.environ.get("PYTHONPATH") else []
@@ -336,7 +341,7 @@ class LiveRun:
             self._directory.path / "logs" / "pipeline.log",
             code=self._directory.path / "code.zip",
             python=self._options.python,
-            registry=self._stack.registry,
+            registry=self._registry,
         )
 
     def _limits(self) -> list[str]:

@@ -9,7 +9,7 @@ from tidemark.faults.schedule import FaultSpec, write_schedule
 from tidemark.formats.faults import (
     IN_ROLE,
     LINK_FAULTS,
-    OF_TRANSACTION,
+    SINK_STEPS,
     CommitPoint,
     FaultAction,
     FaultComponent,
@@ -47,6 +47,7 @@ def must_be_injectable(options: RunOptions, spec: StackSpec) -> None:
     elif slow := [part for part in of_network if part.action in WAITING]:
         raise only_lost(slow[0].component, slow[0].action)
     for part in parts:
+        _must_have_registry(part, options)
         _must_have_brokers(part, options, spec)
         _must_be_shown_by_the_sink(part, options)
         _must_make_snapshots(part, options)
@@ -56,7 +57,7 @@ def must_be_injectable(options: RunOptions, spec: StackSpec) -> None:
 def _must_be_possible_on_processes(of_network: Sequence[FaultSpec]) -> None:
     """Raise ``UsageError`` if this machine lacks what faults of the network need."""
     for part in of_network:
-        if part.component is FaultComponent.BROKER:
+        if part.component in (FaultComponent.BROKER, FaultComponent.REGISTRY):
             must_be_buildable()
             if part.action is FaultAction.LOSS:
                 packet_links.must_be_possible("packets between Spark and Kafka")
@@ -67,13 +68,14 @@ def _must_be_possible_on_processes(of_network: Sequence[FaultSpec]) -> None:
 
 
 def possible_link_faults(backend: str) -> frozenset[tuple[FaultComponent, FaultAction]]:
-    """What can be done to which links on such a stack on this machine."""
+    """What can be done to which links on such a stack on this machine, of those that every query has."""
     if "packets" not in POWERS[backend]:
         return frozenset()
     return frozenset(
         (component, action)
         for component, action in LINK_FAULTS
-        if (_is_possible_on_processes(component, action) if backend == "local" else action not in WAITING)
+        if component is not FaultComponent.REGISTRY
+        and (_is_possible_on_processes(component, action) if backend == "local" else action not in WAITING)
     )
 
 
@@ -83,6 +85,16 @@ def _is_possible_on_processes(component: FaultComponent, action: FaultAction) ->
     except TidemarkError:
         return False
     return True
+
+
+def _must_have_registry(spec: FaultSpec, options: RunOptions) -> None:
+    """Refuse a schema registry of a run that has none."""
+    if spec.component is FaultComponent.REGISTRY and not options.registry:
+        raise UsageError(
+            f"{spec} cannot be injected: the run has no schema registry",
+            detail="a registry that the run does not start is not reached through the network proxy",
+            hint="add --registry, and let the query take its address from {registry}, io.registry or TIDEMARK_REGISTRY",
+        )
 
 
 def _must_have_brokers(spec: FaultSpec, options: RunOptions, stack: StackSpec) -> None:
@@ -145,10 +157,10 @@ def _settings(options: RunOptions) -> dict[str, str]:
 
 def _must_be_shown_by_the_sink(spec: FaultSpec, options: RunOptions) -> None:
     """Refuse commit points that the sink of the run does not show."""
-    if spec.point in OF_TRANSACTION and options.sink != SINKS[0]:
+    if spec.point in SINK_STEPS and options.sink != SINKS[0]:
         raise UsageError(
             f"{spec} cannot be injected: the sink of this run is {options.sink}",
-            detail=f"{spec.point} is a step of the exactly-once sink, and no other has transactions",
+            detail=f"{spec.point} is a step of the exactly-once sink, and no other sink has it",
             hint=f"add --sink {SINKS[0]}, or choose the point half-written:"
             f" {spec.component}:{spec.action}@half-written",
         )

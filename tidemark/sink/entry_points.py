@@ -19,6 +19,7 @@ from tidemark.sink.driver.takeover import end_transactions, open_ledger, take_ov
 from tidemark.sink.ledger_checks import Task
 from tidemark.sink.records import check_columns
 from tidemark.sink.sink_options import SinkOptions, read_options
+from tidemark.sink.task.held_steps import holding
 from tidemark.sink.task.stream_guard import graceful_shutdown, guarded, task_input
 from tidemark.sink.task.transaction import Written, write_task
 
@@ -61,8 +62,9 @@ def prepare(options: Mapping[str, str], columns: Mapping[str, str]) -> BatchFing
 def write(batches: Iterator[Any], options: Mapping[str, str], in_flight: BatchFingerprint | None) -> Written:
     """In a task: write its partition; raises what ``write_task`` raises."""
     parsed = read_options(options)
+    task = _task(parsed, in_flight)
     with graceful_shutdown():
-        return write_task(guarded(batches, task_input()), _task(parsed, in_flight), parsed)
+        return write_task(guarded(batches, task_input()), task, parsed, holding(task))
 
 
 def end_batch(options: Mapping[str, str]) -> None:

@@ -9,8 +9,10 @@ is on disk) and ``api`` (the protocol) at the bottom. The stack knows nothing of
 from tidemark.stack.api import (
     DRIVER,
     POWERS,
+    REGISTRY,
     REQUESTS,
     RESPONSES,
+    SINK_STEPS_FOLDER,
     ComponentKind,
     ComponentState,
     ComponentStatus,
@@ -28,8 +30,10 @@ from tidemark.stack.spec import StackSpec
 __all__ = [
     "DRIVER",
     "POWERS",
+    "REGISTRY",
     "REQUESTS",
     "RESPONSES",
+    "SINK_STEPS_FOLDER",
     "ComponentKind",
     "ComponentState",
     "ComponentStatus",

@@ -24,6 +24,8 @@ DRIVER = "driver"
 """The driver that every stack has, shared by its users."""
 REGISTRY = "registry"
 """The schema registry of a stack that was asked for one."""
+SINK_STEPS_FOLDER = "sink-steps"
+"""The name of the folder (``work_dir``) in which tasks of the exactly-once sink are asked to wait at a step."""
 PROXY = "proxy"
 """The network proxy of a stack, through which Spark reaches Kafka where a schedule has faults of that network."""
 
@@ -175,6 +177,10 @@ class Stack(Protocol):
     def registry(self) -> str:
         """The URL of its schema registry (Confluent's API), as this machine sees it; empty if it has none."""
 
+    @property
+    def proxied_registry(self) -> str:
+        """The same through the network proxy, where the stack has started one; empty if it has no registry."""
+
     def start_registry(self, progress: Say = ignored) -> str:
         """Start a schema registry if there is none, wait until it answers, and return its URL.
 
@@ -209,7 +215,8 @@ class Stack(Protocol):
         """End what this process has begun with these two, and all disturbances of links that it counts as packets."""
 
     def disturb_link(self, link: str, toxics: Sequence[Toxic]) -> None:
-        """Disturb a link from Spark to a broker, through the network proxy or watched as packets; or one of a worker.
+        """Disturb a link from Spark to a broker, through the network proxy or watched as packets; or one of a worker,
+        or that to the schema registry (``registry``).
 
         It is healed by :meth:`heal_link`, or after the process that disturbed it has died.
         """

@@ -151,7 +151,7 @@ def _ports(state: StateFolder, record: StackRecord) -> list[int]:
     own = list(record.kafka_ports)
     if record.backend == "local":
         own += [*record.controller_ports, *record.admin_ports, record.master_port, *record.worker_ports]
-        own += [*record.proxy_ports, *record.proxied_ports]
+        own += [*record.proxy_ports, *record.proxied_ports, *record.registry_ports]
     return own + [
         component.port for component in state.components() if component.kind is ComponentKind.DRIVER
     ]

@@ -89,6 +89,11 @@ class ExternalStack:
         """Empty: what somebody else operates is not known."""
         return ""
 
+    @property
+    def proxied_registry(self) -> str:
+        """Empty, too."""
+        return ""
+
     def start_registry(self, progress: Say = ignored) -> str:  # noqa: ARG002 (the protocol's)
         """Raises ``UsageError``."""
         raise no_registry(self.spec.backend)

@@ -80,7 +80,7 @@ def _stand_in(backend: Backend) -> StackRecord:
     )
     ports = {"kafka_ports": spec.brokers, "controller_ports": spec.brokers, "worker_ports": spec.workers}
     if spec.backend == "local":
-        ports |= {"proxy_ports": spec.brokers, "proxied_ports": spec.brokers}
+        ports |= {"proxy_ports": spec.brokers, "proxied_ports": spec.brokers, "registry_ports": 2}
     if spec.kafka_security:
         ports["admin_ports"] = spec.brokers
     numbers = {name: [1 + number for number in range(count)] for name, count in ports.items()}
@@ -93,7 +93,8 @@ def _components(state: StateFolder, record: StackRecord) -> Iterator[ComponentRe
     yield launch_specs.master(state, record)
     yield from (launch_specs.worker(state, record, 1 + number) for number in range(record.workers))
     yield launch_specs.driver(state, record, DRIVER, 1, {})
-    yield launch_specs.registry(state, record, Path(_STAND_IN), 1)  # a stack is given one later, too
+    if record.registry_ports:
+        yield launch_specs.registry(state, record, Path(_STAND_IN))  # a stack is given one later, too
 
 
 def _own(component: ComponentRecord, record: StackRecord) -> ComponentRecord:

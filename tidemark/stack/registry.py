@@ -42,7 +42,7 @@ LOCK_S = 300.0
 END_S = 4.0
 """Calibration: the daemons end within 2 s of SIGTERM; the data of a stack that ends are not needed any more."""
 
-LAYOUT = 8
+LAYOUT = 9
 """The version of the records. It must change when a field is added, changed or removed."""
 
 R = TypeVar("R", bound=msgspec.Struct)
@@ -73,7 +73,8 @@ class StackRecord(Supplies, kw_only=True):
     ``kafka`` is the version of Kafka that was asked for, empty for the stack's own.
     ``admin_ports`` are those of the brokers' listener for each other, where clients have to log in.
     ``proxy_ports`` are those at which the network proxy listens, one for each broker, ``proxied_ports`` those to which
-    it passes on; both are empty where there can be none.
+    it passes on; both are empty where there can be none. ``registry_ports`` are that of the proxy for the schema
+    registry, and the registry's own.
     """
 
     layout: int = LAYOUT
@@ -94,6 +95,7 @@ class StackRecord(Supplies, kw_only=True):
     admin_ports: list[int] = []
     proxy_ports: list[int] = []
     proxied_ports: list[int] = []
+    registry_ports: list[int] = []
     ready: bool = False
     kept: bool = False
 

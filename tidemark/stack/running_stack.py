@@ -90,6 +90,11 @@ class RunningStack:
         component = self._state.component(REGISTRY)
         return component.address if component is not None else ""
 
+    @property
+    def proxied_registry(self) -> str:
+        """The URL of its schema registry through the network proxy."""
+        return launch_specs.proxied_registry(self._record) if self.registry else ""
+
     def start_registry(self, progress: Say = ignored) -> str:
         """Start a schema registry if there is none."""
         if self._record.backend != "local":
@@ -99,12 +104,9 @@ class RunningStack:
                 spark = find_spark(Path(self._record.python))
                 jar = provide_registry(Path(self._record.java), spark, progress)
                 progress("starting the schema registry")
-                self._add_registry(jar)
+                self._add(launch_specs.registry(self._state, self._record, jar))
         self.start(REGISTRY)
         return self.registry
-
-    def _add_registry(self, jar: Path) -> None:
-        self._add(launch_specs.registry(self._state, self._record, jar, free_ports(1)[0]))
 
     def _add(self, component: ComponentRecord) -> None:
         """Give the running stack one more component, or leave it as it was."""

@@ -266,14 +266,14 @@ def test_an_executor_paused_with_its_batch_half_written_stays_so_while_the_drive
 ):
     stack = Seen()
     victim = stack.executors("driver")[0]
-    stopped = StoppedExecutor(victim, {}, lambda: stack.resume_executor("driver", victim))
+    ends = {"ends": {"0": 3, "1": 4}}
+    stopped = StoppedExecutor(victim, ends, lambda: stack.resume_executor("driver", victim), lambda: ends)
 
     def stop(*_args, **_more):
         stack.pause_executor("driver", victim)
         return stopped
 
     monkeypatch.setattr(joint_injection, "stop_executor_at_point", stop)
-    monkeypatch.setattr(joint_injection.commit_points, "half_written", lambda *_: {"ends": {"0": 3, "1": 4}})
     injector = in_batch_1(batches, stack, "executor:pause@half-written~0+driver@half-written")
     pause, _ = faults_of(batches, injector, 2)
 

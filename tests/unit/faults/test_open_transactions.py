@@ -15,7 +15,7 @@ from tidemark.errors import UsageError
 from tidemark.faults import commit_points
 from tidemark.faults.commit_points import RunningBatch
 from tidemark.faults.sink_progress import _LedgerProgress
-from tidemark.formats.faults import LINK_FAULTS, OF_TRANSACTION, CommitPoint
+from tidemark.formats.faults import LINK_FAULTS, OF_TRANSACTION, SINK_STEPS, CommitPoint
 from tidemark.oracle.spark.known_defects import ROCKSDB
 from tidemark.runner import RunOptions
 from tidemark.runner.one_run import _must_be_possible
@@ -85,20 +85,22 @@ def test_a_transaction_that_another_executor_goes_on_to_commit_is_none_of_the_st
 
 
 @pytest.mark.parametrize("sink", ["spark", "own"])
-@pytest.mark.parametrize("faults", ["executor@rows-sent", "worker@planned+executor@entry-sent"])
-def test_a_sink_without_transactions_has_no_such_point(sink, faults):
+@pytest.mark.parametrize(
+    "faults", ["executor@rows-sent", "executor@fenced", "worker@planned+executor@entry-sent"]
+)
+def test_a_sink_without_such_steps_has_no_such_point(sink, faults):
     with pytest.raises(UsageError, match="is a step of the exactly-once sink") as error:
         _must_be_possible(RunOptions("inner", sink=sink, faults=faults), StackSpec("local"))
     assert "--sink exactly-once" in error.value.hint
 
 
-def test_a_soak_draws_such_points_for_a_sink_with_transactions_alone():
+def test_a_soak_draws_such_points_for_a_sink_with_such_steps_alone():
     def points(sink):
         can = partial(can_be_drawn, links=LINK_FAULTS, brokers=1, sink=sink)
         return {part.point for one in schedule(random.Random(1), 2000, can) for part in one.parts}
 
-    assert set(OF_TRANSACTION) <= points("exactly-once")
-    assert not set(OF_TRANSACTION) & points("spark")
+    assert set(SINK_STEPS) <= points("exactly-once")
+    assert not set(SINK_STEPS) & points("spark")
 
 
 @pytest.mark.parametrize(

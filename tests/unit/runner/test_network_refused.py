@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import pytest
 
@@ -77,7 +78,22 @@ def test_without_traffic_control_a_throttled_executor_alone_is_impossible(monkey
         packet_links, "why_impossible", lambda *, throttles, **_: "no tc" if throttles else ""
     )
     monkeypatch.setattr(possible_faults, "must_be_buildable", lambda: None)
-    assert LINK_FAULTS - possible_link_faults("local") == {(FaultComponent.EXECUTOR, FaultAction.THROTTLE)}
+    missing = {
+        one for one in LINK_FAULTS - possible_link_faults("local") if one[0] is not FaultComponent.REGISTRY
+    }
+    assert missing == {(FaultComponent.EXECUTOR, FaultAction.THROTTLE)}
+
+
+def test_the_link_of_a_registry_needs_one_and_leaves_that_to_kafka_alone(monkeypatch):
+    monkeypatch.setattr(possible_faults, "must_be_buildable", lambda: None)
+    options = RunOptions("inner", faults="registry:cut@planned")
+    with pytest.raises(UsageError, match="the run has no schema registry") as error:
+        _must_be_possible(options, StackSpec("local"))
+    assert "--registry" in error.value.hint
+    with_one = replace(options, registry=True)
+    _must_be_possible(with_one, StackSpec("local", registry=True))
+    assert (with_one.needs_proxy, with_one.needs_proxied_registry) == (False, True)
+    assert not any(component is FaultComponent.REGISTRY for component, _ in possible_link_faults("local"))
 
 
 def test_other_faults_need_no_proxy(monkeypatch, tmp_path):

@@ -86,7 +86,9 @@ def test_a_running_stack_with_a_registry_is_leased_with_it(state, stack_record, 
 
 def test_it_listens_on_loopback_and_its_port_is_that_of_its_url(state, stack_record):
     state.make()
-    found = launch_specs.registry(state, stack_record, Path("registry.jar"), 20123)
+    stack_record.registry_ports = [20122, 20123]
+    found = launch_specs.registry(state, stack_record, Path("registry.jar"))
     assert found.port == 20123
+    assert launch_specs.proxied_registry(stack_record) == found.address.replace("20123", "20122")
     assert "-Dquarkus.http.host=127.0.0.1" in found.argv
     assert found.owner is None

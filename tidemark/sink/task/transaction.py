@@ -59,7 +59,7 @@ def write_task(
 ) -> Written:
     """Write the rows (Arrow batches) of one partition of one batch, unless the ledger shows that they are written.
 
-    ``at`` is a hook for tests, called with the name of each point of the protocol.
+    ``at`` is called with the name of each point of the protocol: a hook for tests and faults (``held_steps``).
 
     Raises:
         SinkRefused: settings, checkpoint and ledger contradict each other; a retry cannot succeed.
@@ -138,6 +138,7 @@ class TransactionWriter:
             ready = other.submit(self._initialise)
             self._cluster = self._cluster_id(self._ledger.admin)
             ready.result()
+        self._at("initialised")
         own = self._ledger.look_up(self._group, self._options.timeout_s)
         if own is not None:
             check_entry(own, self._new_entry(0, ""), self._task)
@@ -188,7 +189,6 @@ class TransactionWriter:
             lambda: self._producer.init_transactions(min(TRY_S, self._options.timeout_s)),
             again=True,
         )
-        self._at("initialised")
 
     def _cluster_id(self, admin: Any) -> str:
         """The cluster's id. Also finds that the topic is missing, before the producer waits for its metadata."""

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from tidemark.processes import base_environment
-from tidemark.stack.api import PROXY, REGISTRY, ComponentKind
+from tidemark.sink.task.held_steps import FOLDER_VARIABLE
+from tidemark.stack.api import PROXY, REGISTRY, SINK_STEPS_FOLDER, ComponentKind
 from tidemark.stack.components import cds, kafka_security, kafka_settings, spark_settings
 from tidemark.stack.components.names import broker_names, host_name
 from tidemark.stack.components.ports import LOOPBACK
@@ -135,9 +136,9 @@ def worker(state: StateFolder, record: StackRecord, number: int) -> ComponentRec
     argv += ["--host", host, "--port", str(port), "--webui-port", "0"]
     argv += ["--cores", str(spark_settings.WORKER_CORES), "--memory", spark_settings.WORKER_MEMORY]
     argv += ["--work-dir", str(state.path / name), _master_url(record)]
-    return ComponentRecord(
-        kind=ComponentKind.WORKER, argv=argv, address=f"{host}:{port}", **_common_fields(state, record, name)
-    )
+    fields = _common_fields(state, record, name)
+    fields["env"][FOLDER_VARIABLE] = str(state.path / "work" / SINK_STEPS_FOLDER)  # executors inherit it
+    return ComponentRecord(kind=ComponentKind.WORKER, argv=argv, address=f"{host}:{port}", **fields)
 
 
 def driver(
@@ -172,8 +173,9 @@ def driver(
     return ComponentRecord(kind=ComponentKind.DRIVER, argv=argv, address=address, **fields)
 
 
-def registry(state: StateFolder, record: StackRecord, jar: Path, port: int) -> ComponentRecord:
+def registry(state: StateFolder, record: StackRecord, jar: Path) -> ComponentRecord:
     """The schema registry: its storage is in memory, and its address the one for Confluent's clients."""
+    port = record.registry_ports[1]
     settings = {
         "quarkus.http.host": LOOPBACK,
         "quarkus.http.port": str(port),
@@ -186,17 +188,29 @@ def registry(state: StateFolder, record: StackRecord, jar: Path, port: int) -> C
     return ComponentRecord(
         kind=ComponentKind.REGISTRY,
         argv=argv,
-        address=f"http://{LOOPBACK}:{port}{REGISTRY_PATH}",
+        address=_registry_url(port),
         **_common_fields(state, record, REGISTRY),
     )
 
 
+def proxied_registry(record: StackRecord) -> str:
+    """The address of the schema registry through the network proxy; empty where there can be none."""
+    return _registry_url(record.registry_ports[0]) if record.registry_ports else ""
+
+
+def _registry_url(port: int) -> str:
+    return f"http://{LOOPBACK}:{port}{REGISTRY_PATH}"
+
+
 def proxy(state: StateFolder, record: StackRecord, program: Path, port: int) -> ComponentRecord:
-    """The network proxy, a link for each broker; writes its configuration."""
+    """The network proxy, a link for each broker and one for a schema registry; writes its configuration."""
     fields = _common_fields(state, record, PROXY)
     folder = Path(fields["cwd"])
     folder.mkdir(exist_ok=True)
-    links = zip(broker_names(len(record.kafka_ports)), record.proxy_ports, record.proxied_ports, strict=True)
+    links = [
+        *zip(broker_names(len(record.kafka_ports)), record.proxy_ports, record.proxied_ports, strict=True),
+        *([(REGISTRY, *record.registry_ports)] if record.registry_ports else []),
+    ]
     config = [
         {"name": name, "listen": f"{LOOPBACK}:{own}", "upstream": f"{LOOPBACK}:{behind}", "enabled": True}
         for name, own, behind in links

@@ -64,7 +64,7 @@ class LocalBackend:
         """A record with free ports for every component."""
         spec = self.spec
         admins = spec.brokers if spec.kafka_security else 0
-        kafka, ports = published_ports(spec, 1 + 3 * spec.brokers + spec.workers + admins)
+        kafka, ports = published_ports(spec, 3 + 3 * spec.brokers + spec.workers + admins)
         return planned_record(
             spec,
             supplies,
@@ -76,4 +76,5 @@ class LocalBackend:
             admin_ports=[next(ports) for _ in range(admins)],
             proxy_ports=[next(ports) for _ in range(spec.brokers)],
             proxied_ports=[next(ports) for _ in range(spec.brokers)],
+            registry_ports=[next(ports), next(ports)],
         )
