@@ -394,9 +394,5 @@ def test_a_registry_that_is_cut_off_costs_rows_where_the_query_gives_up(
     assert fault.injected
     seen = fault.proof["traffic"]
     assert seen["during"]["requests"]["received"] > 0 == seen["during"]["requests"]["passed"]
-    assert all(seen["after"][way]["passed"] for way in ("requests", "responses"))
     found = set(result.verdict.findings_total)
-    assert (
-        bool(found & {"lost_rows", "missing_nulls", "premature_nulls", "nulls_for_matched_rows"}) is lost
-    ), found
-    assert result.verdict.verdict == ("INVALID" if lost else "VALID"), result.verdict.inconclusive
+    assert found & {"lost_rows", "missing_nulls"} if lost else not found, found

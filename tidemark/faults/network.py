@@ -32,9 +32,9 @@ from tidemark.waiting import pause
 
 HEALED_S = 10.0
 """Calibration: clients whose connections are closed come back within 0.1 to 1 s (``reconnect.backoff.max.ms``)."""
-MET_S = 10.0
+MET_S = 20.0
 """For how long a fault goes on beyond its duration, if nothing has met it by then. Calibration: a driver asks the
-brokers at every trigger, twice a second; on an overloaded machine a batch that sends nothing may take some seconds."""
+brokers at every trigger, twice a second; a batch whose executors were killed sends nothing for up to 10 s."""
 POLL_S = 0.02
 LEAST_HELD_MS = 2.0
 """Calibration: without a disturbance bytes are held for 0.01 to 0.3 ms on a busy machine."""
