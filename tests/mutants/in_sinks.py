@@ -218,7 +218,7 @@ SINK = {
     ),
     "sink that looks up its ledger for first attempts only": Mutant(
         {"inner": "duplicate_rows"}, added=RETRIED_UNSEEN, faults="executor@partition-written",
-        harmless="executor@rows-sent",
+        harmless="executor@planned",
     ),
     "sink that takes an unanswered commit for done": Mutant(
         {"inner": "lost_rows"}, added=UNANSWERED, faults="broker:cut-requests@entry-sent~4",
