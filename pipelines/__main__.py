@@ -5,7 +5,7 @@ contract as JSON; ``--inspect`` prints a line for tidemark: ``contract``, ``impo
 and ``starts_query``, or ``needs_session`` if the user's module can only be imported where there is a session
 (``--remote``). Without them, the program starts the query on a driver and prints JSON lines: ``{"event": "started",
 ...}``, then an answer to each command on its standard input (``status``; ``stop``; after ``stop`` also ``state JSON``,
-which writes the join's state to a file), and ``{"event": "failed", ...}`` if the query has failed. With ``--wait`` it
+which writes the state to a file), and ``{"event": "failed", ...}`` if the query has failed. With ``--wait`` it
 first answers each line ``plan`` with ``{"event": "plan", ...}``, the physical plan as text, and starts the query at the
 first other line; the plan of a pipeline that starts its own query is empty until ``explain`` is asked for. The end of
 standard input stops the query, so no query outlives the process that started it.
@@ -41,6 +41,7 @@ from pipelines.query import (
 from pipelines.query_server import QueryServer, answers_only_on_stdout, say
 from pipelines.user_errors import came_from_spark
 from tidemark.errors import TestbedError, TidemarkError
+from tidemark.formats.chain import Chain
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,7 +79,8 @@ def main() -> int:
                 return 0
             app_id = session.conf.get("spark.app.id")
             say("started", query_id=str(query.id), run_id=str(query.runId), app_id=app_id)
-            columns = getattr(module, "COLUMNS", module.CONTRACT)
+            is_chain = isinstance(module.CONTRACT, Chain)
+            columns = module.CONTRACT if is_chain else getattr(module, "COLUMNS", module.CONTRACT)
             sources, own = lambda: _sources(module), hasattr(module, "start")
             return _serve(QueryServer(session, query, args.checkpoint, columns, sources, stops_all=own))
     except TidemarkError as error:

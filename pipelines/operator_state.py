@@ -73,7 +73,8 @@ def _rows(session: SparkSession, checkpoint: str, batch: int, place: _Store) -> 
     operator, name, side, store = place
     source = session.read.format("statestore").option("operatorId", operator).option("batchId", batch)
     rows = source.option("storeName", store).load(checkpoint)
-    keys, values = _fields(rows, "key"), _fields(rows, "value")
+    spark_own = OF_SPARK if name == OPERATOR else ()
+    keys, values = _fields(rows, "key", spark_own), _fields(rows, "value", spark_own)
     flag = col("value.matched") if name == OPERATOR else lit(None)
     times = [_micros(*one) for one in values if _is_time(one[1])] if name == OPERATOR else []
     line = struct(
@@ -90,14 +91,14 @@ def _rows(session: SparkSession, checkpoint: str, batch: int, place: _Store) -> 
     return rows.select(to_json(line, {"ignoreNullFields": "false"}))
 
 
-def _fields(rows: DataFrame, part: str) -> list[tuple[str, StructField]]:
+def _fields(rows: DataFrame, part: str, spark_own: Sequence[str]) -> list[tuple[str, StructField]]:
     """The query's columns of a key or a value; what is NULL by its type is none."""
     found = rows.schema[part].dataType
     fields = found.fields if isinstance(found, StructType) else []
     return [
         (f"{part}.`{field.name}`", field)
         for field in fields
-        if field.name not in OF_SPARK and not isinstance(field.dataType, NullType)
+        if field.name not in spark_own and not isinstance(field.dataType, NullType)
     ]
 
 

@@ -99,7 +99,7 @@ class Server:
             )
         else:
             module = pipeline_of(contract)
-        columns: Any = getattr(module, "COLUMNS", contract)
+        columns: Any = contract if isinstance(contract, Chain) else getattr(module, "COLUMNS", contract)
         self._checkpoint, self._contract = asked["checkpoint"], columns
         return module, build_records(self._session, module, args)
 

@@ -37,7 +37,7 @@ FIRST_BY_TIME = 4
 
 
 class StateProblem(Exception):
-    """The query does not have exactly one join with a state, or this Spark cannot read it."""
+    """The query does not have exactly one join with a state (a chain: none at all), or this Spark cannot read it."""
 
 
 def has_reader(session: SparkSession) -> None:

@@ -66,17 +66,29 @@ def inject_into_component(
 def victim_of(target: FaultTarget, fault: PlannedFault, batch: int, proof: Proof) -> Proof:
     """The name of the component that a fault hits; of a broker in a role also which it has.
 
-    Where a proof says of which sink partitions a ledger entry is pending, a coordinator is one of theirs.
+    Where a proof says of which sink partitions a ledger entry is pending, a broker is the coordinator of one of them,
+    which is asked to commit.
     """
     component = fault.spec.component
     kind = ComponentKind.BROKER if component in IN_ROLE else ComponentKind(component)
     names = target.stack.components(kind)
     if component not in IN_ROLE:
-        return {"component_name": fault.choose(names)}
+        asked = asked_to_commit(target, batch, proof) if component is FaultComponent.BROKER else []
+        return {"component_name": fault.choose(asked or names)}
     brokers = target.progress.brokers(component, batch)
     pending = proof.get("pending") if component is FaultComponent.COORDINATOR else None
     partition, node = fault.choose(sorted((at, brokers[at]) for at in pending or brokers))
     return {"component_name": names[node - 1], "role": {"partition": partition, "node": node}}
+
+
+def asked_to_commit(target: FaultTarget, batch: int, proof: Proof) -> list[str]:
+    """The brokers that coordinate the ledger entries which a proof says are pending; none if there are none."""
+    pending = proof.get("pending") or []
+    if not pending:
+        return []
+    names = target.stack.components(ComponentKind.BROKER)
+    nodes = target.progress.brokers(FaultComponent.COORDINATOR, batch)
+    return sorted({names[nodes[at] - 1] for at in pending})
 
 
 def _await_move(target: FaultTarget, line: Fault, batch: int, unless: Unless) -> None:

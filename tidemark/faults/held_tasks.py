@@ -6,18 +6,19 @@ says so (``tidemark.sink.task.held_steps``). Of one that says that it has commit
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from tidemark.errors import DeadlineExceeded
-from tidemark.faults.commit_points import BATCH_S, Unless
+from tidemark.faults.commit_points import BATCH_S, FINISH_S, Unless
 from tidemark.faults.sink_progress import Proof
 from tidemark.faults.target import FaultTarget
 from tidemark.formats.faults import CommitPoint
 from tidemark.sink.task.held_steps import StepRequest
 from tidemark.stack import SINK_STEPS_FOLDER
-from tidemark.waiting import wait_until
+from tidemark.waiting import pause, wait_until
 
 _STEPS = {
     CommitPoint.FENCED: "initialised",
@@ -57,7 +58,13 @@ def held_task(
 def at_step(target: FaultTarget, point: CommitPoint, batch: int, held: dict[str, Any]) -> Proof | None:
     """With its executor stopped: what is known of a held task; ``None`` if its batch is over, or not written."""
     progress = target.progress.snapshot()
-    is_written = progress["ledger"].get(str(held["partition"])) == batch + 1
-    if point is CommitPoint.PARTITION_WRITTEN and not is_written:
-        return None
+    if point is CommitPoint.PARTITION_WRITTEN:
+        entry, stop_s = str(held["partition"]), time.monotonic() + FINISH_S
+        while (
+            progress["ledger"].get(entry) != batch + 1
+        ):  # an entry is there some milliseconds after its commit
+            if time.monotonic() >= stop_s:
+                return None
+            pause(POLL_S)
+            progress = target.progress.snapshot()
     return {"held": held, **progress} if target.checkpoint.running() == batch else None

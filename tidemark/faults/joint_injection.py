@@ -189,7 +189,9 @@ class JointInjection:
     def _begin(self, spec: FaultSpec, at: _AtPoint, outages: ExitStack) -> bool:
         """Inject one; whether it had a victim."""
         if spec.action in NETWORK_ACTIONS:
-            link = disturbed_link(self._target, self._fault.of_part(spec), self._hooks.unless)
+            link = disturbed_link(
+                self._target, self._fault.of_part(spec), self._now.batch, at.proof, self._hooks.unless
+            )
             if link is None:
                 return False
             effect = self._disturb(spec, at, link)

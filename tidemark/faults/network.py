@@ -22,7 +22,7 @@ from contextlib import ExitStack
 import msgspec
 
 from tidemark.faults.commit_points import RunningBatch, Unless
-from tidemark.faults.component import at_point
+from tidemark.faults.component import asked_to_commit, at_point
 from tidemark.faults.schedule import FaultSpec, PlannedFault
 from tidemark.faults.sink_progress import Proof
 from tidemark.faults.target import FaultTarget, now_utc
@@ -170,7 +170,7 @@ def inject_into_network(
     """
     with ExitStack() as outage:
         with at_point(target, fault, now, unless=unless) as proof:
-            link = None if proof is None else disturbed_link(target, fault, unless)
+            link = None if proof is None else disturbed_link(target, fault, now.batch, proof, unless)
             if proof is None or link is None:
                 return None
             line = target.injected(fault, now.batch, {**link.victim, **proof})
@@ -183,10 +183,16 @@ def inject_into_network(
     return line if link.has_effect else None
 
 
-def disturbed_link(target: FaultTarget, fault: PlannedFault, unless: Unless) -> DisturbedLink | None:
-    """The link that a fault is to disturb; ``None`` if no executor runs. New executors are watched from now on."""
+def disturbed_link(
+    target: FaultTarget, fault: PlannedFault, batch: int, proof: Proof, unless: Unless
+) -> DisturbedLink | None:
+    """The link that a fault is to disturb; ``None`` if no executor runs. New executors are watched from now on.
+
+    Where a proof says that ledger entries are pending, it is that of a broker which is asked to commit one.
+    """
     if fault.spec.component is FaultComponent.BROKER:
-        broker = fault.choose(target.stack.components(ComponentKind.BROKER))
+        asked = asked_to_commit(target, batch, proof)
+        broker = fault.choose(asked or target.stack.components(ComponentKind.BROKER))
         link = target.stack.watch_broker_link(broker, packets=_loses_packets(fault.spec))
         return DisturbedLink(target, fault, link, {"component_name": broker}, unless)
     if fault.spec.component is FaultComponent.REGISTRY:

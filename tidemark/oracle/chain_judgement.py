@@ -96,8 +96,8 @@ class _ChainJudgement(Judgement):
     def judge(self, run: Evidence) -> Verdict:
         history, faults = self.history, list(run.faults())
         self.check_gaps(history.gaps)
-        # Nothing of a chain is compared with these, but what is broken is said.
-        deque(chain_of(run.executor_assignments(), run.state_keys() or ()), maxlen=0)
+        # What is broken is said, also where nothing is compared with it.
+        deque(chain_of(run.executor_assignments(), run.state() or (), run.state_keys() or ()), maxlen=0)
         progress = run.progress()
         self.inconclusive += told_otherwise(history.manifest, run.batches(), progress)
         times = self.check_liveness(run.batches(), faults, progress)

@@ -53,7 +53,7 @@ def kept_manifest(manifest: Manifest, contract: dict[str, Any], redaction: Redac
         project_sha256=None,
         command=None,
         versions={name: text for name, text in manifest.versions.items() if name in VERSIONS},
-        notes=_notes(manifest.notes),
+        notes=[*_notes(manifest.notes), *_state_left_out(manifest, contract)],
         plan_differs=[
             f"{_aspect(text)}: what each of them says is left out" for text in manifest.plan_differs
         ],
@@ -103,6 +103,12 @@ def _aspect(difference: str) -> str:
     """What contract and plan differ in (``keys``, ``bound``): the word in front of the sentence."""
     found = _ASPECT(difference)
     return found[0] if found and difference[found.end() :].startswith(": the contract says") else REDACTED
+
+
+def _state_left_out(manifest: Manifest, contract: Mapping[str, Any]) -> list[str]:
+    """Of a chain whose state was read, that it is left out."""
+    has_state = manifest.state is not None and manifest.state.batches
+    return [f"{NOT_COMPARED}the state: of a chain it is left out"] if is_chain(contract) and has_state else []
 
 
 def _state(info: StateInfo, *, of_chain: bool) -> StateInfo:

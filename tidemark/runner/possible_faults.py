@@ -93,7 +93,7 @@ def _must_have_registry(spec: FaultSpec, options: RunOptions) -> None:
         raise UsageError(
             f"{spec} cannot be injected: the run has no schema registry",
             detail="a registry that the run does not start is not reached through the network proxy",
-            hint="add --registry, and let the query take its address from {registry}, io.registry or TIDEMARK_REGISTRY",
+            hint="`tidemark run --registry`; the query has it from {registry}, io.registry or TIDEMARK_REGISTRY",
         )
 
 

@@ -161,8 +161,8 @@ def test_a_finding_names_the_operator_the_batch_and_the_row() -> None:
 @pytest.mark.parametrize(
     ("change", "note"),
     [
-        ({"name": "dedupe"}, "Spark's operator 0 is dedupe, those of the chain are stateStoreSave"),
-        ({"operator": 1}, "Spark's operator 1 is stateStoreSave"),
+        ({"name": "dedupe"}, "Spark's operator 1 is dedupe, those of the chain are stateStoreSave"),
+        ({"operator": 1}, "Spark's operator 2 is stateStoreSave"),
         ({"key": ("u", "10000000", "more")}, "its keys have another number of parts"),
     ],
 )
@@ -174,7 +174,44 @@ def test_a_state_of_another_plan_is_not_compared_and_that_is_said(change: dict[s
 
     assert wrong(run) == {}
     assert account is not None
+    assert account.state_batches == []
     assert [note in one for one in account.notes].count(True) == 1
+
+
+def exchanged(run: ChainRun) -> ChainRun:
+    """The same of a query that writes the sides of the join the other way round."""
+    other = {"left": "right", "right": "left"}
+    assert run.kept is not None
+    run.kept = {
+        batch: [
+            msgspec.structs.replace(one, side=other[one.side])
+            if one.name == JOIN
+            else msgspec.structs.replace(one, operator={1: 2, 2: 1}.get(one.operator, one.operator))
+            for one in rows
+        ]
+        for batch, rows in run.kept.items()
+    }
+    return run
+
+
+@pytest.mark.parametrize("name", ["joined", "windows joined"])
+def test_the_sides_of_a_join_may_be_exchanged_in_the_query(name: str) -> None:
+    run = exchanged(RUNS[name]())
+    assert wrong(run) == {}
+    assert run.kept is not None
+    del run.kept[0][-1]
+    assert wrong(run) == {"lost_state": 1}
+
+
+def test_values_of_which_the_query_gathers_fewer_are_not_compared_and_that_is_said() -> None:
+    run = joined()
+    assert run.kept is not None
+    run.kept[0][0] = msgspec.structs.replace(run.kept[0][0], values=("1",))
+    account = run.judge().spark_account
+
+    assert wrong(run) == {}
+    assert account is not None
+    assert [note for note in account.notes if note.startswith("the values of the state of stateStoreSave")]
 
 
 def test_a_batch_that_was_not_committed_is_not_compared() -> None:

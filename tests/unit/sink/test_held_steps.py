@@ -74,3 +74,17 @@ def test_what_is_not_written_to_its_end_is_no_task(request_at_begun):
     request_at_begun.held.write_text('{"partition": 1')
 
     assert request_at_begun.held_task() is None
+
+
+def test_a_task_whose_request_was_withdrawn_in_between_goes_on_at_once(request_at_begun, monkeypatch):
+    request_at_begun.make()
+    rename = held_steps.Path.rename
+
+    def and_withdraw(path, target):
+        rename(path, target)
+        request_at_begun.withdraw()
+
+    monkeypatch.setattr(held_steps.Path, "rename", and_withdraw)
+    holding(task())("begun")
+
+    assert [*request_at_begun.folder.iterdir()] == []

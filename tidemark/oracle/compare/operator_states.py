@@ -8,8 +8,11 @@ compared whatever their order. Of a row of a join its key is compared, its time 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import product
 
+from tidemark.formats import chain
 from tidemark.formats.events import write_time
 from tidemark.formats.evidence import OperatorStateRow, StateRow
 from tidemark.oracle.compare.chain_comparison import Predicted
@@ -21,6 +24,21 @@ from tidemark.oracle.model.operators import StoredRow, in_order
 from tidemark.oracle.model.reported_operators import JOIN
 from tidemark.oracle.spark.time_ranges import LEFT, RIGHT
 
+MOST_ORDERS = 16
+"""In so many orders of the sides of joins states are compared at most."""
+
+Place = tuple[int, bool]
+"""An operator by its number in the chain, from its last step on, and whether the query has its sides exchanged."""
+
+
+@dataclass
+class Compared:
+    """What came of a comparison: what is wrong, what could not be compared, and the batches of which something was."""
+
+    findings: list[Finding] = field(default_factory=list)
+    notes: dict[str, None] = field(default_factory=dict)
+    batches: dict[int, None] = field(default_factory=dict)
+
 
 def compare_states(
     history: ChainHistory,
@@ -29,7 +47,11 @@ def compare_states(
     account: SparkAccount,
     finding_log: FindingLog,
 ) -> None:
-    """Compare the states that were read; what is wrong goes into the finding log, and what was compared is noted."""
+    """Compare the states that were read; what is wrong goes into the finding log, and what was compared is noted.
+
+    A query may have the sides of a join exchanged, which does not change its rows: the order is taken in which least is
+    wrong.
+    """
     info = history.manifest.state
     if state is None:
         why = f": {info.note}" if info is not None and info.note else ""
@@ -40,58 +62,97 @@ def compare_states(
         if isinstance(row, OperatorStateRow):
             read.setdefault(row.batch, []).append(row)
     committed = {batch.plan.batch for batch in history.batches if batch.plan.committed}
-    notes = dict[str, None]()
-    for batch in sorted(read.keys() & committed & predicted.states.keys()):
-        found = list(state_findings(batch, read[batch], predicted.states[batch], notes))
-        for finding in found:
-            finding_log.add(finding)
-        account.state_batches.append(batch)
-    account.notes += notes
+    batches = sorted(read.keys() & committed & predicted.states.keys())
+    tried = list[Compared]()
+    for order in orders_of(predicted.model.chain.last):
+        tried.append(compared := Compared())
+        for batch in batches:
+            compare_batch(batch, read[batch], predicted.states[batch], compared, order)
+        if not compared.findings and compared.batches:
+            break
+    best = min(tried, key=lambda one: (not one.batches, len(one.findings)))
+    for finding in best.findings:
+        finding_log.add(finding)
+    account.state_batches += best.batches
+    account.notes += best.notes
 
 
-def state_findings(
+def orders_of(last: chain.Step) -> list[list[Place]]:
+    """In which orders a query may have the operators of a chain, that of the chain first."""
+
+    def below(step: chain.Step, first: int) -> tuple[int, list[list[Place]]]:
+        if isinstance(step, chain.Source):
+            return 0, [[]]
+        own = 0 if isinstance(step, chain.Window | chain.Where) else 1
+        inputs, count = list[list[list[Place]]](), own
+        for one in chain.inputs_of(step):
+            more, orders = below(one, first + count)
+            inputs.append(orders)
+            count += more
+        if len(inputs) == 1:
+            return count, [[(first, False)] * own + order for order in inputs[0]]
+        both = list(product(*inputs))
+        straight = [[(first, False), *left, *right] for left, right in both]
+        exchanged = [[(first, True), *right, *left] for left, right in both]
+        return count, [*straight, *exchanged]
+
+    return below(last, 0)[1][:MOST_ORDERS]
+
+
+def compare_batch(
     batch: int,
     read: Sequence[OperatorStateRow],
     states: Sequence[tuple[str, list[StoredRow] | None]],
-    notes: dict[str, None],
-) -> Iterator[Finding]:
-    """What is wrong in the states after a batch, of what was read and those that the rules keep, operator by operator.
+    compared: Compared,
+    order: Sequence[Place] = (),
+) -> None:
+    """Compare the states after a batch, those that were read with those that the rules keep, operator by operator.
 
-    ``notes`` takes what could not be compared, and why.
+    ``order`` has the operators as the query has them; without it they are as in the chain.
     """
+    order = order or [(number, False) for number in range(len(states))]
     for row in read:
-        wanted = states[row.operator][0] if row.operator < len(states) else "none"
+        wanted = states[order[row.operator][0]][0] if row.operator < len(order) else "none"
         if row.name != wanted:
-            names = ", ".join(name for name, _ in states)
-            notes[f"the states were not compared: Spark's operator {row.operator} is {row.name}, those of the chain"
-                  f" are {names or 'none'}"] = None  # fmt: skip
+            names = ", ".join(states[number][0] for number, _ in order)
+            compared.notes[
+                f"the states were not compared: Spark's operator {row.operator + 1} is {row.name}, those of the chain"
+                f" are {names or 'none'}"
+            ] = None
             return
-    for place, (name, rows) in enumerate(states):
+    for place, (number, is_exchanged) in enumerate(order):
+        name, rows = states[number]
         what = f"the state of {name}, operator {place + 1} of the report,"
         if rows is None:
-            notes[f"{what} was not compared: which rows were kept is not determined"] = None
+            compared.notes[f"{what} was not compared: which rows were kept is not determined"] = None
             continue
         for side in (LEFT, RIGHT) if name == JOIN else (LEFT,):
-            theirs = [one for one in read if one.operator == place and one.side == NAMES[side]]
+            theirs_name = NAMES[1 - side if is_exchanged else side]
+            theirs = [one for one in read if one.operator == place and one.side == theirs_name]
             of_side = f"{what} {NAMES[side]} side," if name == JOIN else what
-            yield from _of_side(batch, of_side, [row for row in rows if row.side == side], theirs, notes)
+            _compare_side(batch, of_side, side, [row for row in rows if row.side == side], theirs, compared)
 
 
-def _of_side(
+def _compare_side(
     batch: int,
     what: str,
+    side: int,
     rows: Sequence[StoredRow],
     theirs: Sequence[OperatorStateRow],
-    notes: dict[str, None],
-) -> Iterator[Finding]:
-    """The findings of one operator, of a join those of one side."""
-    lengths = {len(row.key) for row in rows} | {len(row.key or ()) for row in theirs}
-    if len(lengths) > 1:
-        notes[f"{what} was not compared: its keys have another number of parts than those of the chain"] = (
-            None
-        )
+    compared: Compared,
+) -> None:
+    """Compare one operator, of a join one side."""
+    if len({len(row.key) for row in rows} | {len(row.key or ()) for row in theirs}) > 1:
+        compared.notes[
+            f"{what} was not compared: its keys have another number of parts than those of the chain"
+        ] = None
         return
-    has_values = {len(row.values) for row in rows} == {len(row.values or ()) for row in theirs}
+    compared.batches[batch] = None
+    has_values = len({len(row.values) for row in rows} | {len(row.values or ()) for row in theirs}) < 2
+    if not has_values:
+        compared.notes[
+            f"the values of {what} were not compared: the query gathers another number of them"
+        ] = None
     has_time = bool(theirs) and all(row.time_us is not None for row in theirs)
     has_flag = bool(theirs) and all(row.matched is not None for row in theirs)
 
@@ -104,7 +165,7 @@ def _of_side(
     is_preserved = any(row.matched is not None for row in rows)
     found = Counter(
         known(StoredRow(
-            NAMES.index(row.side), in_order(row.key or ()), in_order(row.values or ()), row.time_us,
+            side, in_order(row.key or ()), in_order(row.values or ()), row.time_us,
             row.matched if is_preserved else None,
         ))
         for row in theirs
@@ -112,10 +173,10 @@ def _of_side(
     wanted = Counter(known(row) for row in rows)
     for row in (found - wanted).elements():
         message = f"{what} after batch {batch} has {_shown(row)}; by Spark's rules it has not"
-        yield Finding(property="leaked_state", message=message, batch=batch)
+        compared.findings.append(Finding(property="leaked_state", message=message, batch=batch))
     for row in (wanted - found).elements():
         message = f"by Spark's rules {what} after batch {batch} has {_shown(row)}; Spark's state has not"
-        yield Finding(property="lost_state", message=message, batch=batch)
+        compared.findings.append(Finding(property="lost_state", message=message, batch=batch))
 
 
 def _shown(row: StoredRow) -> str:

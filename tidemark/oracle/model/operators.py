@@ -376,12 +376,14 @@ class JoinOperator(Machine):
         return Counts(sum(self.join.stored), removed, len(self.late_rows), self._total)
 
     def stored(self) -> Iterator[StoredRow]:
-        """Rows of both sides. Times that have to be equal are a part of Spark's key."""
+        """Rows of both sides. What has to be equal is a part of Spark's key."""
         for side in (LEFT, RIGHT):
-            more = [str(self.times[side])] if self.step.bound.equal else []
+            equal = [str(self.times[side])] if self.step.bound.equal else []
+            equal += [str((one.left, one.right)[side]) for one in self.step.conditions if one.op == "="]
+            names = tuple(dict.fromkeys((*self.keys[side], *equal)))
             for row in self.join.kept(side):
                 values, flag = row.source.values, row.matched if side in self.join.preserved else None
-                key = in_order(values[name] for name in (*self.keys[side], *more))
+                key = in_order(values[name] for name in names)
                 yield StoredRow(side, key, time_us=row.time_us, matched=flag)
 
     def _accepted(self, inputs: Sequence[list[Row]], side: int, late_ms: int) -> list[JoinRow[Row]]:

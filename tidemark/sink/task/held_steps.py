@@ -12,7 +12,6 @@ import json
 import os
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -78,13 +77,17 @@ def holding(task: Task) -> Callable[[str], None]:
 
 
 def _hold(request: StepRequest, task: Task) -> None:
+    if not request.asked.exists():
+        return
     try:
+        told = {"partition": task.partition, "attempt": task.attempt, "executor_id": _executor_id()}
         request.asked.rename(request.held)  # one task alone succeeds
+        with request.held.open(
+            "r+", encoding="utf-8"
+        ) as file:  # it may be withdrawn by now: it is not made anew
+            file.write(json.dumps(told) + "\n")
     except OSError:
         return
-    with suppress(OSError):
-        told = {"partition": task.partition, "attempt": task.attempt, "executor_id": _executor_id()}
-        request.held.write_text(json.dumps(told) + "\n", encoding="utf-8")
     deadline = time.monotonic() + HELD_S
     while request.held.exists() and time.monotonic() < deadline:
         pause(POLL_S)
