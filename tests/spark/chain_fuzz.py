@@ -32,7 +32,7 @@ from tests.spark.chain_traces import SHAPES, History, make_history
 from tidemark.formats import chain
 from tidemark.formats.evidence import OperatorStateRow
 from tidemark.oracle.chain_judgement import rules_of_run
-from tidemark.oracle.compare.operator_states import Compared, compare_batch
+from tidemark.oracle.compare.operator_states import ComparedStates, compare_batch
 from tidemark.oracle.compare.spark_account import METRICS
 from tidemark.oracle.input.rows import Row, passes
 from tidemark.oracle.model.chain_replay import Model
@@ -273,7 +273,7 @@ def state_differences(in_spark: InSpark, model: dict[int, Seen]) -> list[str]:
     """What is wrong in the states after the last batches; a state that cannot be compared is, too."""
     if int(pyspark.__version__.partition(".")[0]) < FIRST_WITH_READER:
         return []
-    compared = Compared()
+    compared = ComparedStates()
     for batch, rows in in_spark.states(sorted(in_spark.rows)[-LAST:]).items():
         if batch in model:
             compare_batch(batch, rows, model[batch].states, compared)

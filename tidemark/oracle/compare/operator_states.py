@@ -12,6 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
+import msgspec
+
 from tidemark.formats import chain
 from tidemark.formats.events import write_time
 from tidemark.formats.evidence import OperatorStateRow, StateRow
@@ -32,7 +34,7 @@ Place = tuple[int, bool]
 
 
 @dataclass
-class Compared:
+class ComparedStates:
     """What came of a comparison: what is wrong, what could not be compared, and the batches of which something was."""
 
     findings: list[Finding] = field(default_factory=list)
@@ -63,9 +65,9 @@ def compare_states(
             read.setdefault(row.batch, []).append(row)
     committed = {batch.plan.batch for batch in history.batches if batch.plan.committed}
     batches = sorted(read.keys() & committed & predicted.states.keys())
-    tried = list[Compared]()
+    tried = list[ComparedStates]()
     for order in orders_of(predicted.model.chain.last):
-        tried.append(compared := Compared())
+        tried.append(compared := ComparedStates())
         for batch in batches:
             compare_batch(batch, read[batch], predicted.states[batch], compared, order)
         if not compared.findings and compared.batches:
@@ -103,7 +105,7 @@ def compare_batch(
     batch: int,
     read: Sequence[OperatorStateRow],
     states: Sequence[tuple[str, list[StoredRow] | None]],
-    compared: Compared,
+    compared: ComparedStates,
     order: Sequence[Place] = (),
 ) -> None:
     """Compare the states after a batch, those that were read with those that the rules keep, operator by operator.
@@ -130,16 +132,16 @@ def compare_batch(
             theirs_name = NAMES[1 - side if is_exchanged else side]
             theirs = [one for one in read if one.operator == place and one.side == theirs_name]
             of_side = f"{what} {NAMES[side]} side," if name == JOIN else what
-            _compare_side(batch, of_side, side, [row for row in rows if row.side == side], theirs, compared)
+            of_contract = [msgspec.structs.replace(one, side=NAMES[side]) for one in theirs]
+            _compare_side(batch, of_side, [row for row in rows if row.side == side], of_contract, compared)
 
 
 def _compare_side(
     batch: int,
     what: str,
-    side: int,
     rows: Sequence[StoredRow],
     theirs: Sequence[OperatorStateRow],
-    compared: Compared,
+    compared: ComparedStates,
 ) -> None:
     """Compare one operator, of a join one side."""
     if len({len(row.key) for row in rows} | {len(row.key or ()) for row in theirs}) > 1:
@@ -165,7 +167,7 @@ def _compare_side(
     is_preserved = any(row.matched is not None for row in rows)
     found = Counter(
         known(StoredRow(
-            side, in_order(row.key or ()), in_order(row.values or ()), row.time_us,
+            NAMES.index(row.side), in_order(row.key or ()), in_order(row.values or ()), row.time_us,
             row.matched if is_preserved else None,
         ))
         for row in theirs
