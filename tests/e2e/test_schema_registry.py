@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from functools import partial
 from io import BytesIO
 
 import fastavro
@@ -307,6 +308,12 @@ def asking(attempts: int) -> str:
     )
 
 
+def order(heads: list[bytes], side: int, name: str, second: int) -> bytes:
+    """A record of a side, behind its head."""
+    at = EVENT["at"] + timedelta(seconds=second)
+    return heads[side] + avro(SCHEMA, {"order_id": name, "at": at, "amount": Decimal("0.50")})
+
+
 def trace_of(path, topics: tuple[str, str], values: list[tuple[int, int, bytes]], slices: int = 3) -> None:
     """Write a trace of records: slice, side, value."""
     header = {
@@ -336,10 +343,7 @@ def test_topics_in_the_registrys_wire_format_are_judged_and_flushed(
     """The producer registers the schemas; the run finds the registry by its address."""
     topics = f"{topic}-l", f"{topic}-r"
     heads = [head(registered(registry, f"{name}-value", SCHEMA)) for name in topics]
-
-    def value(side: int, name: str, second: int) -> bytes:
-        at = EVENT["at"] + timedelta(seconds=second)
-        return heads[side] + avro(SCHEMA, {"order_id": name, "at": at, "amount": Decimal("0.50")})
+    value = partial(order, heads)
 
     values = [
         (0, 0, value(0, "o1", 0)), (0, 0, value(0, "o2", 5)), (0, 1, value(1, "o1", 30)),
@@ -371,10 +375,7 @@ def test_a_registry_that_is_cut_off_costs_rows_where_the_query_gives_up(
 ):
     topics = f"{topic}-l", f"{topic}-r"
     heads = [head(registered(registry, f"{name}-value", SCHEMA)) for name in topics]
-
-    def value(side: int, name: str, second: int) -> bytes:
-        at = EVENT["at"] + timedelta(seconds=second)
-        return heads[side] + avro(SCHEMA, {"order_id": name, "at": at, "amount": Decimal("0.50")})
+    value = partial(order, heads)
 
     values = [
         (number, side, value(side, f"o{number}", 600 * number + 20 * side))

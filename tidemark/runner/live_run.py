@@ -92,7 +92,7 @@ class LiveRun:
         self._output = f"{self._name}-output"
         self._table = self._table_folder()
         self._registry = stack.registry
-        """The schema registry's URL, as the query is told."""
+        """The URL of the schema registry that the query gets."""
         self._reads_all = False
 
     def go(self) -> None:
