@@ -1,7 +1,7 @@
 """Holds a task at a step of the protocol, if somebody asks for it: so that a fault can be injected there.
 
-The environment variable :data:`FOLDER_VARIABLE` of an executor names a folder that executors and the fault injector see under
-the same path; without it nothing here is done. A file ``QUERY.BATCH.STEP`` in it (:class:`StepRequest`) asks that one
+The environment variable :data:`FOLDER_VARIABLE` of an executor names a folder that executors and the fault injector see
+under the same path; without it nothing here is done. A file ``QUERY.BATCH.STEP`` in it (:class:`StepRequest`) asks that one
 task of that batch waits at that step. The first that comes there renames the file to ``QUERY.BATCH.STEP.held``, writes
 into it who it is (a line of JSON), and waits until the file is gone.
 """
@@ -21,7 +21,10 @@ from tidemark.waiting import pause
 
 FOLDER_VARIABLE = "TIDEMARK_SINK_STEPS"
 HELD_S = 180.0
-"""The longest hold: after it a task goes on, for the fault injector has ended. Calibration: a fault is injected within a second."""
+"""The longest hold: after it a task goes on, for the fault injector has ended.
+
+Calibration: a fault is injected within a second.
+"""
 POLL_S = 0.005
 
 
