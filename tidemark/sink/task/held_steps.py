@@ -1,9 +1,9 @@
 """Holds a task at a step of the protocol, if somebody asks for it: so that a fault can be injected there.
 
 The environment variable :data:`FOLDER_VARIABLE` of an executor names a folder that executors and the fault injector see
-under the same path; without it nothing here is done. A file ``QUERY.BATCH.STEP`` in it (:class:`StepRequest`) asks that one
-task of that batch waits at that step. The first that comes there renames the file to ``QUERY.BATCH.STEP.held``, writes
-into it who it is (a line of JSON), and waits until the file is gone.
+under the same path; without it nothing here is done. A file ``QUERY.BATCH.STEP`` in it (:class:`StepRequest`) asks that
+one task of that batch waits at that step. The first that comes there renames the file to ``QUERY.BATCH.STEP.held``,
+writes into it who it is (a line of JSON), and waits until the file is gone.
 """
 
 from __future__ import annotations
