@@ -39,8 +39,6 @@ def test_a_disturbed_link_of_an_executor_is_healed_and_every_row_is_right(
     join, sink, stack_with_links, run_on_own
 ):
     text = SCHEDULES[join, sink]
-    if stack_with_links.spec.backend == "compose":
-        text = text.replace("executor:throttle=64kB", "executor:loss=5%")
     asked = [part for spec in read_schedule(text) for part in spec.parts]
     more = {"generator": ("--null-keys", "0")} if join == "full_outer" else {}
 

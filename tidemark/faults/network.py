@@ -4,7 +4,8 @@ What a link is:
 
 - from Spark to a broker on local processes: connections through the network proxy; tidemark's own do not go through it.
   The proxy cannot lose packets, so a loss is between the proxy and the broker, by the kernel's packet filter.
-- from Spark to a broker in containers: packets, by the packet filter of the broker's container.
+- from Spark to a broker in containers: packets, by the packet filter of the broker's container; what makes bytes wait
+  is done to connections through the network proxy.
 - of a schema registry, on local processes: connections through the network proxy, of the programs of the query.
 - of an executor: what the executors of its worker exchange with their driver and with those of other workers, as
   packets.
@@ -125,8 +126,8 @@ def has_effect(
         return sum(seen.received for seen in lost) > 0 and all(seen.passed == 0 for seen in lost)
     if action is FaultAction.LOSS:
         return any(seen.received > seen.passed for seen in during.values())
-    if component is FaultComponent.EXECUTOR:
-        return any(seen.queued for seen in during.values())
+    if component is FaultComponent.EXECUTOR:  # packets waited, or in containers, were lost
+        return any(seen.queued or seen.received > seen.passed for seen in during.values())
     held = max(seen.held_ms or 0.0 for seen in during.values())
     least = LEAST_HELD_MS if action is FaultAction.THROTTLE else (amount or 0.0) / 4
     return held >= max(least, LEAST_HELD_MS)
@@ -135,12 +136,8 @@ def has_effect(
 def note_traffic(target: FaultTarget, spec: FaultSpec) -> None:
     """Note what the links that a fault may disturb have seen until now: from here on it is the traffic before it."""
     brokers = target.stack.components(ComponentKind.BROKER)
-    of_brokers = {_loses_packets(part) for part in spec.parts if part.disturbs(FaultComponent.BROKER)}
-    links = [
-        target.stack.watch_broker_link(broker, packets=packets)
-        for packets in of_brokers
-        for broker in brokers
-    ]
+    kinds = {_kind(part) for part in spec.parts if part.disturbs(FaultComponent.BROKER)}
+    links = [target.stack.watch_broker_link(broker, kind) for kind in kinds for broker in brokers]
     links += [REGISTRY] if spec.disturbs(FaultComponent.REGISTRY) else []
     if spec.disturbs(FaultComponent.EXECUTOR):
         links += target.stack.watch_links(target.driver)
@@ -148,9 +145,9 @@ def note_traffic(target: FaultTarget, spec: FaultSpec) -> None:
         target.traffic[link] = target.stack.link_traffic(link)
 
 
-def _loses_packets(spec: FaultSpec) -> bool:
-    """Whether the packet filter does it on every backend: the proxy loses none, and does not know how long any took."""
-    return spec.action is FaultAction.LOSS
+def _kind(spec: FaultSpec) -> str:
+    """Of the toxics of a fault; those of both directions have the same."""
+    return toxics_of(spec.action, spec.amount)[0].kind
 
 
 def forget_traffic(target: FaultTarget, specs: Iterable[FaultSpec]) -> None:
@@ -193,7 +190,7 @@ def disturbed_link(
     if fault.spec.component is FaultComponent.BROKER:
         asked = asked_to_commit(target, batch, proof)
         broker = fault.choose(asked or target.stack.components(ComponentKind.BROKER))
-        link = target.stack.watch_broker_link(broker, packets=_loses_packets(fault.spec))
+        link = target.stack.watch_broker_link(broker, _kind(fault.spec))
         return DisturbedLink(target, fault, link, {"component_name": broker}, unless)
     if fault.spec.component is FaultComponent.REGISTRY:
         return DisturbedLink(target, fault, REGISTRY, {"component_name": REGISTRY}, unless)
@@ -242,7 +239,7 @@ class DisturbedLink:
         begun = time.monotonic()
         while not self.has_effect:
             latest = self._target.stack.link_traffic(self._link)
-            is_slowed = action not in _CUT and not _loses_packets(self._spec)
+            is_slowed = action not in (*_CUT, FaultAction.LOSS)
             holds = self._spec.component is not FaultComponent.EXECUTOR and is_slowed
             self._during = seen_between(self._spec.component, self._first, latest, holds=holds)
             self.has_effect = has_effect(self._spec.component, action, amount, self._during)

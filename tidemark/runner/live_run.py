@@ -47,6 +47,7 @@ from tidemark.runner.kafka_access import KafkaAccess, kafka_access
 from tidemark.runner.own_driver import must_take_jars, own_driver
 from tidemark.runner.pace import TRIGGER_MS, Feed, follow_timed
 from tidemark.runner.plan_check import check_plan
+from tidemark.runner.possible_faults import needs_proxy
 from tidemark.runner.programs import Program, program_environment
 from tidemark.runner.query_runs import Query
 from tidemark.runner.run_options import OWN_SINK, RunOptions
@@ -100,8 +101,8 @@ class LiveRun:
         with Cleanup() as cleanup:
             work = self._checkpoint.path.parent
             cleanup.callback(shutil.rmtree, work, ignore_errors=True)
-            needs_proxy = self._options.needs_proxy and "proxy" in POWERS[self._stack.spec.backend]
-            proxied = self._stack.start_proxy(self._options.say) if needs_proxy else None
+            through_proxy = needs_proxy(self._options.fault_specs, self._stack.spec.backend)
+            proxied = self._stack.start_proxy(self._options.say) if through_proxy else None
             if self._options.needs_proxied_registry:
                 self._stack.start_proxy(self._options.say)
                 self._registry = self._stack.proxied_registry

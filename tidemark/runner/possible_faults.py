@@ -17,8 +17,7 @@ from tidemark.formats.faults import (
 from tidemark.runner.run_options import OWN_SINK, SINKS, RunOptions
 from tidemark.sparkfiles.checkpoint import CHANGELOG, STATE_FORMAT, STATE_PROVIDER
 from tidemark.stack import POWERS, StackSpec
-from tidemark.stack.compose.container_links import only_lost
-from tidemark.stack.install.network_proxy_program import must_be_buildable
+from tidemark.stack.install.network_proxy_program import can_be_built, must_be_buildable
 from tidemark.stack.local import packet_links
 
 MAINTENANCE_INTERVAL = "spark.sql.streaming.stateStore.maintenanceInterval"
@@ -27,7 +26,7 @@ WITH_FOUR_STORES = ("1", "2")
 SNAPSHOTS_OFTEN = (f"{MAINTENANCE_INTERVAL}=10ms", "spark.sql.streaming.stateStore.minDeltasForSnapshot=1")
 """Settings with which Spark writes a snapshot of a state store in nearly each batch, as soon as it is committed."""
 WAITING = (FaultAction.DELAY, FaultAction.JITTER, FaultAction.THROTTLE)
-"""What makes bytes wait: in containers nothing does."""
+"""What makes bytes wait."""
 
 
 def must_be_injectable(options: RunOptions, spec: StackSpec) -> None:
@@ -44,8 +43,8 @@ def must_be_injectable(options: RunOptions, spec: StackSpec) -> None:
     of_network = [part for part in parts if part.is_of_network]
     if spec.backend == "local":
         _must_be_possible_on_processes(of_network)
-    elif slow := [part for part in of_network if part.action in WAITING]:
-        raise only_lost(slow[0].component, slow[0].action)
+    elif needs_proxy(specs, spec.backend):
+        must_be_buildable()
     for part in parts:
         _must_have_registry(part, options)
         _must_have_brokers(part, options, spec)
@@ -75,8 +74,18 @@ def possible_link_faults(backend: str) -> frozenset[tuple[FaultComponent, FaultA
         (component, action)
         for component, action in LINK_FAULTS
         if component is not FaultComponent.REGISTRY
-        and (_is_possible_on_processes(component, action) if backend == "local" else action not in WAITING)
+        and (
+            _is_possible_on_processes(component, action)
+            if backend == "local"
+            else can_be_built() or not needs_proxy([FaultSpec(component, action)], backend)
+        )
     )
+
+
+def needs_proxy(specs: Sequence[FaultSpec], backend: str) -> bool:
+    """Whether Spark has to reach Kafka through the network proxy: in containers only to make bytes wait."""
+    parts = [part for spec in specs for part in spec.parts if part.disturbs(FaultComponent.BROKER)]
+    return "proxy" in POWERS[backend] and any(backend == "local" or part.action in WAITING for part in parts)
 
 
 def _is_possible_on_processes(component: FaultComponent, action: FaultAction) -> bool:

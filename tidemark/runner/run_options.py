@@ -146,17 +146,9 @@ class RunOptions:
         return demands if demands.are_any else None
 
     @property
-    def needs_proxy(self) -> bool:
-        """Whether Spark has to reach Kafka through the network proxy, on a stack that has one; else it does not."""
-        return self._disturbs(FaultComponent.BROKER)
-
-    @property
     def needs_proxied_registry(self) -> bool:
         """Whether the query has to reach the schema registry through the network proxy; else it does not."""
-        return self._disturbs(FaultComponent.REGISTRY)
-
-    def _disturbs(self, component: FaultComponent) -> bool:
-        return any(spec.disturbs(component) for spec in self.fault_specs)
+        return any(spec.disturbs(FaultComponent.REGISTRY) for spec in self.fault_specs)
 
     def storage_of(self, records: int) -> Storage:
         """How a file with this many records is stored; raises ``UsageError`` for a format that is none."""

@@ -31,11 +31,19 @@ PROXY = "proxy"
 
 POWERS: dict[str, frozenset[str]] = {
     "local": frozenset({"processes", "proxy", "packets"}),
-    "compose": frozenset({"processes", "network", "packets"}),
+    "compose": frozenset({"processes", "network", "proxy", "packets"}),
     "external": frozenset(),
 }
 """Backend -> operations on its components: ``processes`` (start, stop, kill, pause), ``network`` (partition, heal),
 ``proxy`` (a network proxy between Spark and the brokers), ``packets`` (of links are counted, cut and lost)."""
+
+PROXIED: dict[str, frozenset[str]] = {
+    "local": frozenset({"timeout", "reset_peer", "latency", "bandwidth"}),
+    "compose": frozenset({"latency", "bandwidth"}),
+    "external": frozenset(),
+}
+"""Backend -> the kinds of toxics (:class:`Toxic`) that the network proxy puts into the link of a broker; the packet
+filter does the others."""
 
 
 def ignored(_text: str) -> None:
@@ -202,12 +210,12 @@ class Stack(Protocol):
         Raises ``UsageError`` where packets cannot be told apart, ``TestbedError`` if another process watches them.
         """
 
-    def watch_broker_link(self, broker: str, *, packets: bool = False) -> str:
-        """Count what Spark exchanges with a broker; returns the name of the link.
+    def watch_broker_link(self, broker: str, kind: str) -> str:
+        """Count what Spark exchanges with a broker; returns the name of the link that takes toxics of a kind.
 
-        On local processes it goes through the network proxy, which counts since it was started. With ``packets`` what
-        is between the proxy and the broker is counted as packets from now on, in containers always what is between the
-        broker and all but brokers and this machine. Of a broker that was started again this has to be called again.
+        That of the network proxy (``PROXIED``) counts since it was started. Another counts packets from now on: those
+        between the proxy and the broker, in containers those between the broker and all but brokers and this machine.
+        Of a broker that was started again this has to be called again.
         Raises ``UsageError`` where packets cannot be told apart, ``TestbedError`` if another process watches them.
         """
 

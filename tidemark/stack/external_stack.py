@@ -106,7 +106,7 @@ class ExternalStack:
         """Raises ``UsageError``."""
         raise no_packets(self._record.backend)
 
-    def watch_broker_link(self, broker: str, *, packets: bool = False) -> str:  # noqa: ARG002 (the protocol's)
+    def watch_broker_link(self, broker: str, kind: str) -> str:  # noqa: ARG002 (the protocol's)
         """Raises ``UsageError``."""
         raise no_packets(self._record.backend)
 

@@ -79,8 +79,9 @@ def _stand_in(backend: Backend) -> StackRecord:
         image=_STAND_IN,
     )
     ports = {"kafka_ports": spec.brokers, "controller_ports": spec.brokers, "worker_ports": spec.workers}
+    ports |= {"proxy_ports": spec.brokers, "proxied_ports": spec.brokers}
     if spec.backend == "local":
-        ports |= {"proxy_ports": spec.brokers, "proxied_ports": spec.brokers, "registry_ports": 2}
+        ports |= {"registry_ports": 2}
     if spec.kafka_security:
         ports["admin_ports"] = spec.brokers
     numbers = {name: [1 + number for number in range(count)] for name, count in ports.items()}

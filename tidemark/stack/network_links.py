@@ -16,7 +16,7 @@ from typing import Any
 from tidemark.errors import DaemonDied, TestbedError
 from tidemark.processes import ProcessId
 from tidemark.stack.api import PROXY, REQUESTS, RESPONSES, LinkTraffic, StreamTraffic, Toxic
-from tidemark.stack.components.ports import ask_here
+from tidemark.stack.components.ports import ask_here, listens
 from tidemark.stack.registry import ComponentRecord, StateFolder, Stopped, Target
 
 ANSWER_S = 10.0
@@ -32,9 +32,11 @@ def suspension_name(broker: str) -> str:
 
 
 def is_there(state: StateFolder) -> bool:
-    """Whether there is a network proxy, and its process lives."""
+    """Whether there is a network proxy, and its process lives; one in a container has to listen."""
     component = state.component(PROXY)
-    return component is not None and component.process is not None and component.process.alive
+    if component is None:
+        return False
+    return listens(component.port) if component.process is None else component.process.alive
 
 
 def disturb(state: StateFolder, broker: str, toxics: Sequence[Toxic]) -> None:

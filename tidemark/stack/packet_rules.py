@@ -22,6 +22,8 @@ STREAMS = {REQUESTS: "s", RESPONSES: "r"}
 """Direction -> the end of the name of its chain: what executors, or Spark's clients of Kafka, send and receive."""
 _PACKETS = "-packets"
 _MOST_HOOKS = 10
+BURST = "64kb"
+"""What a link that is throttled by the packet filter lets through at once, after a pause."""
 
 
 def packets_of(broker: str) -> str:
@@ -99,8 +101,8 @@ class PacketRules:
         return self._is_there("filter", "-s")
 
     def disturb(self, toxic: Toxic) -> None:
-        """Take packets of one direction away: ``timeout``, ``reset_peer`` or ``loss``."""
-        for rule in reversed(_rules_of(toxic)):
+        """Take packets of one direction away: all, a share (``loss``), or what is beyond a ``bandwidth``."""
+        for rule in reversed(_rules_of(toxic, f"{self.chain}-{STREAMS[toxic.stream]}")):
             self.run(f"iptables -w -I {self.chain}-{STREAMS[toxic.stream]} 2 {rule}")
 
     def heal(self) -> None:
@@ -150,11 +152,15 @@ class PacketRules:
         return self._command(command)[0] == 0
 
 
-def _rules_of(toxic: Toxic) -> list[str]:
-    """The rules of a disturbance that takes packets away.
+def _rules_of(toxic: Toxic, name: str) -> list[str]:
+    """The rules of a disturbance that takes packets away; ``name`` is that of the counter of what passes.
 
-    A reset is answered with a packet that comes to the same rules: it is let through.
+    A reset is answered with a packet that comes to the same rules: it is let through. The packet filter sees what the
+    kernel sends as one before it is cut into pieces, up to 64 kB: nothing larger than a burst would ever pass.
     """
+    if toxic.kind == "bandwidth":
+        most = f"--hashlimit-above {toxic.attributes['rate']}kb/s --hashlimit-burst {BURST}"
+        return [f"-m hashlimit --hashlimit-name {name} {most} -j DROP"]
     if toxic.kind == "loss":
         share = float(toxic.attributes["percent"]) / 100
         return [f"-m statistic --mode random --probability {share:g} -j DROP"]

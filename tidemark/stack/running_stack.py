@@ -20,7 +20,7 @@ from tidemark.processes import ProcessId
 from tidemark.stack import network_links, readiness, suspension, thread_stacks
 from tidemark.stack.api import (
     DRIVER,
-    POWERS,
+    PROXIED,
     PROXY,
     REGISTRY,
     ComponentKind,
@@ -144,9 +144,9 @@ class RunningStack:
             self._runtime.packet_links.watch(worker, of_driver, own, others)
         return workers
 
-    def watch_broker_link(self, broker: str, *, packets: bool = False) -> str:
+    def watch_broker_link(self, broker: str, kind: str) -> str:
         """Count what Spark exchanges with a broker, through the proxy or as packets."""
-        if "proxy" in POWERS[self._record.backend] and not packets:
+        if kind in PROXIED[self._record.backend]:
             return broker
         ports = dict(
             zip(broker_names(len(self._record.kafka_ports)), self._record.proxied_ports, strict=False)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tidemark.errors import TestbedError
 from tidemark.formats.client_settings import broker_settings, read_client_settings, write_secret
 from tidemark.stack import readiness
+from tidemark.stack.api import PROXY
 from tidemark.stack.components import kafka_security as parts
 from tidemark.stack.components import launch_specs
 from tidemark.stack.components.names import broker_names
@@ -31,7 +32,7 @@ def make_secrets(state: StateFolder, record: StackRecord) -> None:
     folder.mkdir(mode=0o700)
     authority, password = Authority(), secrets.token_urlsafe(24)
     write_secret(state.path / parts.CA_FILE, authority.certificate)
-    hosts = (LOOPBACK, "localhost", *broker_names(len(record.kafka_ports)))
+    hosts = (LOOPBACK, "localhost", PROXY, *broker_names(len(record.kafka_ports)))
     write_secret(state.path / parts.BROKER_FILE, authority.issue(parts.BROKER_USER, hosts))
     write_secret(state.path / parts.SECRETS_FILE, parts.plain_secrets(password))
     if record.kafka_security == "mtls":

@@ -62,6 +62,7 @@ def test_what_slows_is_shown_by_bytes_that_were_held(action, held_ms, shows):
         ("loss", StreamSeen(1.0, 90, 80), PASSED, True),
         ("loss", PASSED, PASSED, False),
         ("throttle", StreamSeen(1.0, 90, 90, queued=3), PASSED, True),
+        ("throttle", StreamSeen(1.0, 90, 60), PASSED, True),
         ("throttle", PASSED, PASSED, False),
     ],
 )
@@ -105,8 +106,8 @@ class Link(Words):
         super().__init__(refused)
         self.arriving, self.came, self.went, self.is_cut = arriving, 0, 0, False
 
-    def watch_broker_link(self, broker, *, packets=False):
-        return f"{broker}-packets" if packets else broker
+    def watch_broker_link(self, broker, kind):
+        return f"{broker}-packets" if kind == "loss" else broker
 
     def unwatch_links(self):
         self._word("unwatch")

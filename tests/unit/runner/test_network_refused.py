@@ -11,33 +11,45 @@ from tidemark.errors import FetchError, UsageError
 from tidemark.formats.faults import LINK_ACTIONS, LINK_FAULTS, FaultAction, FaultComponent
 from tidemark.runner import RunOptions, possible_faults
 from tidemark.runner.one_run import _must_be_possible
-from tidemark.runner.possible_faults import possible_link_faults
+from tidemark.runner.possible_faults import needs_proxy, possible_link_faults
 from tidemark.stack import StackSpec
 from tidemark.stack.local import packet_links
 
 CUT = RunOptions("inner", faults="driver,broker:cut@planned")
 
 
-@pytest.mark.parametrize("fault", ["broker:delay", "broker:jitter@written", "executor:throttle"])
-def test_what_makes_packets_wait_is_refused_in_containers(fault):
-    with pytest.raises(
-        UsageError, match=f"{fault.partition('@')[0]} cannot be injected in containers"
-    ) as error:
-        _must_be_possible(RunOptions("inner", faults=fault), StackSpec("compose"))
-    assert ":loss=20%@planned" in error.value.hint
-    assert "TIDEMARK_BACKEND=local" in error.value.hint
+@pytest.fixture
+def without_go(monkeypatch, tmp_path):
+    """A machine without Go, on which the network proxy was not built before."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", os.fspath(tmp_path))
 
 
-@pytest.mark.parametrize("fault", ["broker:cut", "broker:loss@written", "executor:cut-sent@written"])
-def test_what_loses_packets_is_possible_in_containers(fault):
-    _must_be_possible(RunOptions("inner", faults=fault), StackSpec("compose"))
-    [spec] = RunOptions("inner", faults=fault).fault_specs
+@pytest.mark.usefixtures("without_go")
+@pytest.mark.parametrize("fault", ["broker:delay", "broker:jitter@written", "broker:throttle=8kB@planned"])
+def test_what_makes_bytes_wait_takes_the_proxy_in_containers_too(fault):
+    options = RunOptions("inner", faults=f"driver,{fault}")
+    assert needs_proxy(options.fault_specs, "compose")
+    with pytest.raises(FetchError, match="built with Go, and there is none"):
+        _must_be_possible(options, StackSpec("compose"))
+    [_, spec] = options.fault_specs
+    assert (spec.component, spec.action) not in possible_link_faults("compose")
+
+
+@pytest.mark.usefixtures("without_go")
+@pytest.mark.parametrize(
+    "fault", ["broker:cut", "broker:loss@written", "executor:cut-sent@written", "executor:throttle"]
+)
+def test_the_packet_filter_of_a_container_takes_nothing_of_this_machine(fault):
+    options = RunOptions("inner", faults=fault)
+    assert not needs_proxy(options.fault_specs, "compose")
+    _must_be_possible(options, StackSpec("compose"))
+    [spec] = options.fault_specs
     assert (spec.component, spec.action) in possible_link_faults("compose")
 
 
-def test_a_machine_without_go_cannot_build_it(monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setenv("PATH", os.fspath(tmp_path))
+@pytest.mark.usefixtures("without_go")
+def test_a_machine_without_go_cannot_build_it():
     with pytest.raises(FetchError, match="built with Go, and there is none"):
         _must_be_possible(CUT, StackSpec("local"))
 
@@ -50,7 +62,7 @@ def test_where_the_packet_filter_is_out_of_reach_links_of_executors_are_refused(
     with pytest.raises(UsageError, match="between driver and executors cannot be disturbed") as error:
         _must_be_possible(OF_EXECUTOR, StackSpec("local"))
     assert "iptables" in f"{error.value.detail} {error.value.hint}"
-    assert not OF_EXECUTOR.needs_proxy
+    assert not needs_proxy(OF_EXECUTOR.fault_specs, "local")
 
 
 def test_packets_to_kafka_are_lost_by_the_packet_filter(monkeypatch):
@@ -92,13 +104,13 @@ def test_the_link_of_a_registry_needs_one_and_leaves_that_to_kafka_alone(monkeyp
     assert "--registry" in error.value.hint
     with_one = replace(options, registry=True)
     _must_be_possible(with_one, StackSpec("local", registry=True))
-    assert (with_one.needs_proxy, with_one.needs_proxied_registry) == (False, True)
+    assert with_one.needs_proxied_registry
+    assert not needs_proxy(with_one.fault_specs, "local")
     assert not any(component is FaultComponent.REGISTRY for component, _ in possible_link_faults("local"))
 
 
-def test_other_faults_need_no_proxy(monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setenv("PATH", os.fspath(tmp_path))
+@pytest.mark.usefixtures("without_go")
+def test_other_faults_need_no_proxy():
     options = RunOptions("inner", faults="broker:pause@planned")
-    assert not options.needs_proxy
+    assert not needs_proxy(options.fault_specs, "local")
     _must_be_possible(options, StackSpec("local"))

@@ -98,6 +98,14 @@ def test_of_a_worker_the_packets_of_the_driver_and_of_workers_that_run_are_the_l
     ]  # fmt: skip
 
 
+def test_what_is_beyond_a_rate_is_lost_in_a_container(engine):
+    engine.links.disturb("worker-1", [Toxic("bandwidth", RESPONSES, {"rate": 64})])
+
+    most = "--hashlimit-above 64kb/s --hashlimit-burst 64kb"
+    rule = f"-m hashlimit --hashlimit-name tidemark-r {most} -j DROP"
+    assert engine.commands == [("worker-1", f"iptables -w -I tidemark-r 2 {rule}")]
+
+
 @pytest.mark.parametrize(("stream", "chain"), [(REQUESTS, "tidemark-s"), (RESPONSES, "tidemark-r")])
 def test_a_link_of_a_broker_is_disturbed_in_its_container(engine, stream, chain):
     engine.links.disturb("broker-2-packets", [Toxic("timeout", stream, {"timeout": 0})])

@@ -8,6 +8,7 @@ ports; only Kafka's and Spark Connect's are published on this machine's loopback
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -203,22 +204,31 @@ def _registry_url(port: int) -> str:
 
 
 def proxy(state: StateFolder, record: StackRecord, program: Path, port: int) -> ComponentRecord:
-    """The network proxy, a link for each broker and one for a schema registry; writes its configuration."""
+    """The network proxy, a link for each broker and one for a schema registry; writes its configuration.
+
+    In a container it runs a copy of the program.
+    """
     fields = _common_fields(state, record, PROXY)
     folder = Path(fields["cwd"])
     folder.mkdir(exist_ok=True)
+    if _in_containers(record):
+        program = Path(shutil.copy2(program, folder))
     links = [
         *zip(broker_names(len(record.kafka_ports)), record.proxy_ports, record.proxied_ports, strict=True),
         *([(REGISTRY, *record.registry_ports)] if record.registry_ports else []),
     ]
     config = [
-        {"name": name, "listen": f"{LOOPBACK}:{own}", "upstream": f"{LOOPBACK}:{behind}", "enabled": True}
+        {
+            "name": name,
+            "listen": f"{_bind(record)}:{own}",
+            "upstream": f"{_host(record, name)}:{behind}",
+            "enabled": True,
+        }
         for name, own, behind in links
     ]
     (folder / "proxies.json").write_text(json.dumps(config, indent=1), encoding="utf-8")
-    address = f"{LOOPBACK}:{port}"
-    argv = [str(program), "-api", address, "-config", str(folder / "proxies.json")]
-    return ComponentRecord(kind=ComponentKind.PROXY, argv=argv, address=f"http://{address}", **fields)
+    argv = [str(program), "-api", f"{_bind(record)}:{port}", "-config", str(folder / "proxies.json")]
+    return ComponentRecord(kind=ComponentKind.PROXY, argv=argv, address=f"http://{LOOPBACK}:{port}", **fields)
 
 
 def app(
@@ -306,7 +316,7 @@ def _broker_network(record: StackRecord) -> kafka_settings.BrokerNetwork:
         host=[f"{LOOPBACK}:{port}" for port in record.kafka_ports],
         inside=[f"{name}:{INSIDE_PORT}" for name in names] if _in_containers(record) else [],
         controller=[f"{_host(record, name)}:{port}" for name, port in controllers],
-        proxied=[f"{LOOPBACK}:{port}" for port in record.proxy_ports],
+        proxied=[f"{_host(record, PROXY)}:{port}" for port in record.proxy_ports],
         proxied_ports=record.proxied_ports,
         admin=[f"{LOOPBACK}:{port}" for port in record.admin_ports],
         between=[

@@ -20,7 +20,9 @@ from tidemark.stack.spec import StackSpec
 
 _RUN_S = 60
 """Calibration: half a second; two for the first container of a fresh engine."""
-_CONTROLLER_PORT, _MASTER_PORT, _WORKER_PORT = 9093, 7077, 7078
+_CONTROLLER_PORT, _PROXIED_PORT, _MASTER_PORT, _WORKER_PORT = 9093, 9095, 7077, 7078
+_FIRST_PROXY_PORT = 9192
+"""Of the network proxy: it has a port for each broker."""
 
 
 class ComposeBackend:
@@ -79,6 +81,8 @@ class ComposeBackend:
             controller_ports=[_CONTROLLER_PORT] * spec.brokers,
             master_port=_MASTER_PORT,
             worker_ports=[_WORKER_PORT] * spec.workers,
+            proxy_ports=[_FIRST_PROXY_PORT + node for node in range(spec.brokers)],
+            proxied_ports=[_PROXIED_PORT] * spec.brokers,
             admin_ports=[next(ports) for _ in range(admins)],
         )
 

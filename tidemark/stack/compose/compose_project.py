@@ -14,7 +14,7 @@ import psutil
 
 from tidemark import paths
 from tidemark.errors import DaemonDied, DeadlineExceeded
-from tidemark.stack.api import DRIVER
+from tidemark.stack.api import DRIVER, PROXY
 from tidemark.stack.components import cds
 from tidemark.stack.compose import docker_engine, image
 from tidemark.stack.compose.orphans import HOME_LABEL, STACK_LABEL
@@ -23,7 +23,7 @@ from tidemark.stack.registry import StackRecord, StateFolder
 UP_S = 180
 """Calibration: Compose creates and starts five containers in 1 to 2 s, ten times that on a busy machine."""
 _UNUSED_PORT = 15002
-"""Replaces the driver's port before it is chosen: Compose reads the whole file whichever service it starts."""
+"""Replaces a port that is not chosen yet: Compose reads the whole file whichever service it starts."""
 _SILENT = logging.NullHandler()
 """Keeps testcontainers from logging Compose's output to the terminal; our error contains it."""
 
@@ -111,7 +111,7 @@ def run_in_image(state: StateFolder, image_name: str, argv: Sequence[str], folde
 
 def _variables(state: StateFolder, record: StackRecord) -> Iterator[str]:
     """The lines of an env file; a value in single quotes is literal."""
-    driver = state.component(DRIVER)
+    driver, proxy = state.component(DRIVER), state.component(PROXY)
     ports = {f"TIDEMARK_KAFKA_PORT_{node}": port for node, port in enumerate(record.kafka_ports, 1)}
     ports |= {f"TIDEMARK_ADMIN_PORT_{node}": port for node, port in enumerate(record.admin_ports, 1)}
     values = {
@@ -125,6 +125,7 @@ def _variables(state: StateFolder, record: StackRecord) -> Iterator[str]:
         "TIDEMARK_MTU": docker_engine.network_mtu(),
         "TIDEMARK_KAFKA_PORT": record.kafka_ports[0],
         "TIDEMARK_DRIVER_PORT": driver.port if driver is not None else _UNUSED_PORT,
+        "TIDEMARK_PROXY_PORT": proxy.port if proxy is not None else _UNUSED_PORT,
         **ports,
     }
     for name, value in values.items():

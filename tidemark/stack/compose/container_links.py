@@ -14,7 +14,6 @@ from typing import Any
 
 from docker.errors import NotFound
 
-from tidemark.errors import UsageError
 from tidemark.stack.api import REQUESTS, RESPONSES, ComponentKind, Executor, LinkTraffic, Toxic
 from tidemark.stack.compose import docker_engine
 from tidemark.stack.compose.compose_project import project_of
@@ -49,7 +48,7 @@ class ContainerLinks:
         A driver that is started again may have another address. What comes from this machine comes from the gateway of
         the containers' network.
         """
-        del port  # there is no proxy
+        del port  # of all its listeners
         brokers = [one.name for one in self._state.components() if one.kind is ComponentKind.BROKER]
         networks = list(map(self._network, brokers))
         known = [str(network[what]) for what in ("IPAddress", "Gateway") for network in networks]
@@ -70,7 +69,7 @@ class ContainerLinks:
             self._rules(link).forget()
 
     def disturb(self, link: str, toxics: Sequence[Toxic]) -> None:
-        """Disturb a watched link by ``timeout``, ``reset_peer`` or ``loss``; an error may leave it so in part."""
+        """Disturb a watched link, but not by ``latency``; an error may leave it so in part."""
         for toxic in toxics:
             self._rules(link).disturb(toxic)
 
@@ -121,13 +120,3 @@ class ContainerLinks:
             texts = api.exec_start(made["Id"], demux=True)
             printed, errors = ((text or b"").decode(errors="replace") for text in texts)
             return int(api.exec_inspect(made["Id"])["ExitCode"]), printed, errors
-
-
-def only_lost(component: str, action: str) -> UsageError:
-    """The error of an action of a link that slows it, but for a loss."""
-    return UsageError(
-        f"{component}:{action} cannot be injected in containers",
-        detail="the packet filter of a container can drop or reject packets; it cannot delay them",
-        hint=f"take loss, which slows the network, too: {component}:loss=20%@planned; or local processes:"
-        " TIDEMARK_BACKEND=local",
-    )
