@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from confluent_kafka import IsolationLevel, KafkaException, Producer, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
@@ -26,6 +26,18 @@ END_S = 120.0
 
 ANSWER_S = 10.0
 
+NOT_YET = (
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.OFFSET_NOT_AVAILABLE,
+    KafkaError.REQUEST_TIMED_OUT,
+    KafkaError._TIMED_OUT,
+    KafkaError._TRANSPORT,
+)
+"""Error codes of a partition whose leader is just changing or coming back: it is asked again."""
+
 
 class Transactions:
     """One transactional producer, which is made with the first transaction.
@@ -39,6 +51,7 @@ class Transactions:
         self._producer: Producer | None = None
         self._admin: AdminClient | None = None
         self._number: int | None = None
+        self._last_error = ""
         self._places: set[tuple[str, int]] = set()
 
     @property
@@ -87,7 +100,9 @@ class Transactions:
         wait_until(
             self._has_control_records,
             END_S,
-            lambda: f"the control records of transaction {number} in {sorted(self._places)}",
+            lambda: (
+                f"the control records of transaction {number} in {sorted(self._places)}{self._last_error}"
+            ),
             poll_s=0.002,
         )
         self._places.clear()
@@ -95,9 +110,10 @@ class Transactions:
     def _has_control_records(self) -> bool:
         """Whether a reader of committed records can read to the end of each partition."""
         committed, written = map(self._ends, (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED))
-        return committed == written
+        return committed is not None and committed == written
 
-    def _ends(self, level: IsolationLevel) -> list[int]:
+    def _ends(self, level: IsolationLevel) -> list[int] | None:
+        """The end of each partition; ``None`` if one has no leader that answers now."""
         if self._admin is None:
             self._admin = AdminClient(self._broker)
         asked = {
@@ -108,7 +124,10 @@ class Transactions:
         try:
             return [int(future.result(ANSWER_S).offset) for future in found.values()]
         except KafkaException as error:
-            raise _refused("the ends of the input topics are not known", error) from error
+            if error.args[0].code() not in NOT_YET:
+                raise _refused("the ends of the input topics are not known", error) from error
+            self._last_error = f" ({error.args[0].str()})"
+            return None
 
 
 def _refused(what: str, error: KafkaException) -> TestbedError:

@@ -7,11 +7,12 @@ written, their state is not committed, or their transactions stay open.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
+from tidemark.errors import DaemonDied
 from tidemark.faults import commit_points
 from tidemark.faults.commit_points import RunningBatch, Unless
 from tidemark.faults.held_tasks import at_step, held_task
@@ -27,7 +28,7 @@ from tidemark.formats.faults import (
     FaultAction,
     FaultComponent,
 )
-from tidemark.stack import Executor
+from tidemark.stack import ComponentState, Executor
 
 
 @dataclass(frozen=True)
@@ -50,11 +51,11 @@ def inject_into_executors(
             return None
         line = target.injected(fault, now.batch, {**identity(spec.component, victims), **proof})
         is_over = line.proof["committed"]  # by the others, just now: the victim's partitions had no rows
-        for victim in () if is_over else victims:
-            if spec.action is FaultAction.KILL:
+        if not is_over and spec.action is FaultAction.KILL:
+            for victim in victims:
                 kill_executor(target, victim, spec.point)
-            elif spec.point not in EXECUTOR_STOPPED:  # there it is stopped already
-                target.stack.pause_executor(target.driver, victim)
+        elif not is_over and spec.point not in EXECUTOR_STOPPED:  # there it is stopped already
+            is_over = not pause_executors(target, victims)
     if is_over:
         _resume(target, victims)
         return None
@@ -114,7 +115,9 @@ def stop_executor_at_point(
     look = partial(commit_points.with_executor_stopped, target, fault.spec.point, now)
     is_coarse = fault.spec.point is CommitPoint.HALF_WRITTEN
     until = commit_points.throttle_until if is_coarse else commit_points.throttle_finely_until
-    proof = until(target, now, throttle, look, unless)
+    proof = None
+    with unless_ended(target, victim):
+        proof = until(target, now, throttle, look, unless)
     return None if proof is None else StoppedExecutor(victim, proof, resume, look)
 
 
@@ -126,9 +129,8 @@ def _stop_with_held_task(
     with held_task(target, point, now.batch, unless) as held:
         alive = {executor.executor_id: executor for executor in stack.executors(driver)}
         victim = None if held is None else alive.get(held["executor_id"])
-        if held is None or victim is None:
+        if held is None or victim is None or not pause_executors(target, [victim]):
             return None
-        stack.pause_executor(driver, victim)
     resume = partial(stack.resume_executor, driver, victim)
     look = partial(at_step, target, point, now.batch, held)
     proof: Proof | None = None
@@ -138,6 +140,28 @@ def _stop_with_held_task(
         if proof is None:
             resume()
     return None if proof is None else StoppedExecutor(victim, proof, resume, look)
+
+
+@contextmanager
+def unless_ended(target: FaultTarget, victim: Executor) -> Iterator[None]:
+    """Forgive that an executor cannot be paused if it has ended, after an earlier fault: then it has no batch."""
+    try:
+        yield
+    except DaemonDied:
+        if target.stack.executor_state(victim) is not ComponentState.STOPPED:
+            raise
+
+
+def pause_executors(target: FaultTarget, victims: Sequence[Executor]) -> bool:
+    """Pause them; ``False``, and none is paused, if one has just ended."""
+    paused = []
+    for victim in victims:
+        with unless_ended(target, victim):
+            target.stack.pause_executor(target.driver, victim)
+            paused.append(victim)
+    if len(paused) < len(victims):
+        _resume(target, paused)
+    return len(paused) == len(victims)
 
 
 def kill_executor(target: FaultTarget, victim: Executor, point: CommitPoint) -> None:
@@ -153,6 +177,6 @@ def identity(component: FaultComponent, victims: list[Executor]) -> Proof:
     return {"executor_id": victim.executor_id, "worker": victim.worker, "pid": victim.pid}
 
 
-def _resume(target: FaultTarget, victims: list[Executor]) -> None:
+def _resume(target: FaultTarget, victims: Sequence[Executor]) -> None:
     for victim in victims:
         target.stack.resume_executor(target.driver, victim)

@@ -19,7 +19,7 @@ from tidemark.faults import commit_points
 from tidemark.faults.commit_points import RunningBatch, Unless
 from tidemark.faults.component import effects, victim_of
 from tidemark.faults.driver import batch_is_rerun, look_at_driver, stop_driver
-from tidemark.faults.executor import identity, kill_executor, stop_executor_at_point
+from tidemark.faults.executor import identity, kill_executor, pause_executors, stop_executor_at_point
 from tidemark.faults.network import DisturbedLink, disturbed_link
 from tidemark.faults.overlaps import steps
 from tidemark.faults.schedule import FaultSpec, PlannedFault
@@ -198,10 +198,10 @@ class JointInjection:
         elif spec.component is FaultComponent.DRIVER:
             effect = self._driver(spec, at)
         elif spec.component in (FaultComponent.EXECUTOR, FaultComponent.EXECUTORS):
-            victims = self._victims(spec, at)
-            if not victims:
+            found = self._executors(spec, at)
+            if found is None:
                 return False
-            effect = self._executors(spec, at, victims)
+            effect = found
         else:
             effect = self._component(spec, at)
         outages.callback(effect.close)
@@ -254,8 +254,11 @@ class JointInjection:
             return [at.stopped]
         return [self._fault.choose([one for one in alive if one not in self._hit] or alive)]
 
-    def _executors(self, spec: FaultSpec, at: _AtPoint, victims: list[Executor]) -> _Effect:
-        stack, driver = self._target.stack, self._target.driver
+    def _executors(self, spec: FaultSpec, at: _AtPoint) -> _Effect | None:
+        """Kill or pause executors; ``None`` if there are none, or one has just ended."""
+        victims = self._victims(spec, at)
+        if not victims:
+            return None
         line = self._line(spec, identity(spec.component, victims), at)
         self._hit |= set(victims)
         if spec.action is FaultAction.KILL:
@@ -263,16 +266,14 @@ class JointInjection:
                 kill_executor(self._target, victim, spec.point)
             self._killed |= set(victims)
             return _Effect(spec, line, partial(self._executors_are_gone, victims), is_outage=False)
-        for victim in victims:
-            if victim == at.stopped:
-                at.keeps_stopped = True
-            else:
-                stack.pause_executor(driver, victim)
+        if not pause_executors(self._target, [victim for victim in victims if victim != at.stopped]):
+            return None
+        at.keeps_stopped |= at.stopped in victims
 
         def end() -> None:
             for victim in victims:
                 if victim not in self._killed:
-                    stack.resume_executor(driver, victim)
+                    self._target.stack.resume_executor(self._target.driver, victim)
 
         return _Effect(spec, line, partial(self._executor_is_paused, victims), end)
 

@@ -16,7 +16,7 @@ from tests.unit.faults.test_injector import (
     until,
 )  # fmt: skip
 from tests.unit.faults.test_network import Link
-from tidemark.errors import TestbedError
+from tidemark.errors import DaemonDied, TestbedError
 from tidemark.faults import joint_injection
 from tidemark.faults.executor import StoppedExecutor
 from tidemark.faults.schedule import PlannedFault, read_schedule
@@ -228,6 +228,50 @@ def test_faults_that_never_overlapped_are_not_injected_each_with_its_line(batche
     assert [(one.label, one.injected, one.together) for one in injector.finish()] == [
         ("pause broker", False, text), ("kill driver", False, text),
     ]  # fmt: skip
+
+
+class Ended(Seen):
+    """A stack of which an executor has just ended, in batch 1: it is still among those of the driver."""
+
+    is_known = False
+
+    def executors(self, driver):
+        return Words.executors(self, driver)
+
+    def executor_state(self, executor):
+        gone = not self.is_known and executor.executor_id == "8"
+        return STOPPED if gone else super().executor_state(executor)
+
+    def pause_executor(self, driver, executor):
+        if self.executor_state(executor) is STOPPED:
+            raise DaemonDied(f"executor {executor.executor_id} cannot be suspended")
+        super().pause_executor(driver, executor)
+
+
+@pytest.mark.parametrize("text", ["broker:pause@planned~0+executors:pause@planned~0", "executors:pause~0"])
+def test_an_executor_that_has_just_ended_leaves_the_pause_to_the_next_batch(batches, text):
+    stack = Ended()
+    injector = in_batch_1(batches, stack, text)
+    until(lambda: ("resume executor", "7") in stack.said, "an end of what is in effect")
+    assert ("pause executor", "8") not in stack.said
+    stack.is_known = True
+    batches.commit(1)
+    batches.plan(2, 13)
+    until(lambda: injector.journal and injector.journal[-1].batch == 2, "the fault in batch 2")
+    batches.commit(2)
+    until(lambda: injector.journal[-1].recovery_s is not None, "the recovery")
+
+    assert injector.finish()[-1].label == "pause all executors"
+
+
+def test_an_executor_that_lives_and_cannot_be_paused_is_an_error(batches):
+    class Stuck(Seen):
+        def pause_executor(self, driver, executor):
+            raise DaemonDied(f"executor {executor.executor_id} cannot be suspended")
+
+    injector = in_batch_1(batches, Stuck(), "executor:pause~0")
+    with pytest.raises(DaemonDied):
+        until(injector.check, "the error")
 
 
 @pytest.mark.parametrize("refused", ["kill", "kill executor"])

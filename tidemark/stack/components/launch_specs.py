@@ -213,9 +213,9 @@ def proxy(state: StateFolder, record: StackRecord, program: Path, port: int) -> 
     folder.mkdir(exist_ok=True)
     if _in_containers(record):
         program = Path(shutil.copy2(program, folder))
-    links = [
+    links: list[tuple[str, int, int]] = [
         *zip(broker_names(len(record.kafka_ports)), record.proxy_ports, record.proxied_ports, strict=True),
-        *([(REGISTRY, *record.registry_ports)] if record.registry_ports else []),
+        *([(REGISTRY, record.registry_ports[0], record.registry_ports[1])] if record.registry_ports else []),
     ]
     config = [
         {
