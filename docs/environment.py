@@ -50,6 +50,7 @@ VARIABLES = {
     "TIDEMARK_STACK": Variable(ITSELF, "the token of the stack that a process belongs to"),
     "TIDEMARK_CLASSES": Variable(STACK, "the folder of class archives"),
     "TIDEMARK_DRIVER_PORT": Variable(STACK, "the published port of the driver"),
+    "TIDEMARK_PROXY_PORT": Variable(STACK, "the published port of the network proxy"),
     "TIDEMARK_HOME": Variable(STACK, "the project folder that a stack belongs to"),
     "TIDEMARK_IMAGE": Variable(STACK, "the image that all components run"),
     "TIDEMARK_IMAGE_CONTEXT": Variable(STACK, "the build context of the image"),

@@ -52,14 +52,14 @@ FAULT_FORM = (
     "them by commas, those that overlap by `+`: [inject faults](../howto/inject-faults.md#faults-that-overlap)."
 )
 FAULT_WORDS = (
-    "Without `:ACTION` it is a `kill`; a pause, an outage or a fault of the network lasts {seconds:g} second; it is "
-    "done once. `executors` are all executors at once; `leader` is the broker that leads a partition of the output, "
-    "`coordinator` the one that coordinates the ledger of a sink partition: both need a stack of three brokers; "
-    "`kill-twice` kills the next driver, too, while it runs the batch again. "
+    "Without `:ACTION` it is a `kill`, which `registry` has not; a pause, an outage or a fault of the network lasts "
+    "{seconds:g} second; it is done once. `executors` are all executors at once; `leader` is the broker that leads a "
+    "partition of the output, `coordinator` the one that coordinates the ledger of a sink partition: both need "
+    "a stack of three brokers; `kill-twice` kills the next driver, too, while it runs the batch again. "
     "A killed driver is started again at once, a killed executor is replaced by Spark. `--kill-executors 3` is "
     "`executor*3`, `--kill-drivers 3` is `driver@written*3`. `cut` and what begins with it, `delay`, `jitter`, "
     "`throttle`, `loss` and `reset` disturb the network: of a broker that to Spark, of an executor that to its driver "
-    "and to other executors (without `delay` and `jitter`); {amounts} have an amount. "
+    "and to other executors (without `delay` and `jitter`), of `registry` that to the query; {amounts} have an amount. "
     "A fault that could not be injected at its point makes the run `UNKNOWN`."
 )
 PORT_WORDS = (

@@ -138,6 +138,7 @@ def soak_command(
 ) -> None:  # fmt: skip
     """Run after run under faults at named commit points, on one stack, until the time is over.
 
+    Join, sink, input and state store change from run to run: docs/howto/inject-faults.md.
     Afterwards each run with a finding that is no known defect of Spark is made smaller, beside its evidence.
     Exit code 0 if nothing was found that is no known defect of Spark, no run failed and at most one fault in twenty
     missed its point; 1 if something was found; 130 if it was ended before its time; 3 otherwise.
