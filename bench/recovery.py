@@ -5,9 +5,11 @@
 One run for each sort of fault, on a stack of its own in a folder of its own, with so many of them; every run has to be
 right. A recovery is from the injection to the commit of the batch that was hit. A broker that is killed is out for a
 second, which counts; a network is cut for a second, and what counts is from when it is healed. Of a driver: ``process``
-is from the kill until the next one has its application, ``executors`` from there until one has registered, ``query``
-until the first task of the batch runs again, ``batch`` until it is committed. The aims are 5 s for an executor, 12 s
-for a driver, 3 s for a broker, 2 s for a network.
+is from the kill until the next one has its application, ``executors`` from there until one has registered, ``session``
+until the program of the query has its session, ``plan`` until the query is built, ``check`` until the sink has seen
+from an executor that it can write, for which a Python worker is started, ``start`` until the first task of the batch
+runs again, ``batch`` until it is committed. The aims are 5 s for an executor, 12 s for a driver, 3 s for a broker, 2 s
+for a network.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ FAULTS = {
     "network of an executor": ("executor:cut@planned~1", 2.0),
 }
 """Of each sort a fault, and the aim in seconds."""
-STEPS = ("process", "executors", "query", "batch")
+STEPS = ("process", "executors", "session", "plan", "check", "start", "batch")
+_CONNECT = "org.apache.spark.sql.connect.service.SparkListenerConnect"
+"""How Spark's events of a Connect server begin."""
 Event = dict[str, Any]
 
 
@@ -89,9 +93,19 @@ def _events(log: Path) -> Iterator[Event]:
 
 
 def _moments(events: Sequence[Event], batch: int | None) -> list[float]:
-    """When the application began, an executor had registered, and the first task of the batch ran, in seconds."""
+    """When each step but the last was over, in seconds.
+
+    The first operation of a session is the sink's check, what follows is registered; then the query is started.
+    """
     found = {event["Event"]: event for event in reversed(events)}
     began, registered = found["SparkListenerApplicationStart"], found["SparkListenerExecutorAdded"]
+    session, check = found[f"{_CONNECT}SessionStarted"], found[f"{_CONNECT}OperationStarted"]
+    started = next(
+        event
+        for event in events
+        if event["Event"] == f"{_CONNECT}OperationStarted"
+        and event["statementText"].startswith("write_stream_operation_start")
+    )
     stages = {
         stage
         for event in events
@@ -104,7 +118,9 @@ def _moments(events: Sequence[Event], batch: int | None) -> list[float]:
         for event in events
         if event["Event"] == "SparkListenerTaskStart" and event["Stage ID"] in stages
     )
-    return [began["Timestamp"] / 1000, registered["Timestamp"] / 1000, ran / 1000]
+    times_ms = [began["Timestamp"], registered["Timestamp"]]
+    times_ms += [event["eventTime"] for event in (session, check, started)]
+    return [at_ms / 1000 for at_ms in (*times_ms, ran)]
 
 
 def main() -> None:
