@@ -93,7 +93,7 @@ RUNS: dict[str, Callable[[], ChainRun]] = {
     "limited": limited,
 }
 NO_REPORTS = "there is no progress report of an operator with a state: its metrics were not compared"
-OF_STATE = ("lost_state", "leaked_state")
+OF_STATE = ("lost_state", "leaked_state", "wrong_flags")
 
 
 def wrong(run: ChainRun) -> Counter[str]:
@@ -139,7 +139,8 @@ def test_each_part_of_a_row_is_compared(name: str) -> None:
         for at, right in enumerate(rows):
             for change in changes(right):
                 rows[at] = msgspec.structs.replace(right, **change)
-                assert wrong(run) == {"lost_state": 1, "leaked_state": 1}, change
+                named = {"wrong_flags": 1} if "matched" in change else {"lost_state": 1, "leaked_state": 1}
+                assert wrong(run) == named, change
                 compared += 1
             rows[at] = right
     assert compared >= len(run.kept or ())
@@ -148,13 +149,17 @@ def test_each_part_of_a_row_is_compared(name: str) -> None:
 def test_a_finding_names_the_operator_the_batch_and_the_row() -> None:
     run = joined()
     assert run.kept is not None
-    run.kept[0][2] = msgspec.structs.replace(run.kept[0][2], matched=True)
+    right = run.kept[0][2]
+    run.kept[0][2] = msgspec.structs.replace(right, matched=True)
+    [flagged] = [one.message for one in run.judge().findings if one.property in OF_STATE]
+    run.kept[0][2] = msgspec.structs.replace(right, time_us=3_000_000)
     lost, leaked = sorted(one.message for one in run.judge().findings if one.property in OF_STATE)
 
-    assert leaked == (
+    where = (
         "the state of symmetricHashJoin, operator 2 of the report, left side, after batch 0 has a row (key v;"
-        " 1970-01-01T00:00:02.000Z; matched); by Spark's rules it has not"
     )
+    assert flagged == f"{where} 1970-01-01T00:00:02.000Z; matched); by Spark's rules not matched"
+    assert leaked == f"{where} 1970-01-01T00:00:03.000Z; not matched); by Spark's rules it has not"
     assert lost.startswith("by Spark's rules the state of symmetricHashJoin, operator 2")
 
 

@@ -29,6 +29,8 @@ from tidemark.oracle.spark.time_ranges import LEFT, RIGHT
 MOST_ORDERS = 16
 """In so many orders of the sides of joins states are compared at most."""
 
+MATCHED = {True: "matched", False: "not matched"}
+
 Place = tuple[int, bool]
 """An operator by its number in the chain, from its last step on, and whether the query has its sides exchanged."""
 
@@ -173,10 +175,19 @@ def _compare_side(
         for row in theirs
     )  # fmt: skip
     wanted = Counter(known(row) for row in rows)
-    for row in (found - wanted).elements():
-        message = f"{what} after batch {batch} has {_shown(row)}; by Spark's rules it has not"
-        compared.findings.append(Finding(property="leaked_state", message=message, batch=batch))
-    for row in (wanted - found).elements():
+    leaked, lost = found - wanted, wanted - found
+    for row in leaked.elements():
+        rather = row._replace(matched=not row.matched)
+        if row.matched is not None and lost[rather] > 0:
+            lost[rather] -= 1
+            message = (
+                f"{what} after batch {batch} has {_shown(row)}; by Spark's rules {MATCHED[not row.matched]}"
+            )
+            compared.findings.append(Finding(property="wrong_flags", message=message, batch=batch))
+        else:
+            message = f"{what} after batch {batch} has {_shown(row)}; by Spark's rules it has not"
+            compared.findings.append(Finding(property="leaked_state", message=message, batch=batch))
+    for row in lost.elements():
         message = f"by Spark's rules {what} after batch {batch} has {_shown(row)}; Spark's state has not"
         compared.findings.append(Finding(property="lost_state", message=message, batch=batch))
 
@@ -186,5 +197,5 @@ def _shown(row: StoredRow) -> str:
     parts = [f"key {', '.join(row.key)}"] if row.key else []
     parts += [f"values {', '.join(row.values)}"] if row.values else []
     parts += [write_time(row.time_us)] if row.time_us is not None else []
-    parts += [] if row.matched is None else ["matched" if row.matched else "not matched"]
+    parts += [] if row.matched is None else [MATCHED[row.matched]]
     return f"a row ({'; '.join(parts)})"
