@@ -194,10 +194,10 @@ def drawn_pairs() -> list[tuple[FaultPart, FaultPart]]:
     """The pairs of faults that a soak draws from: all that can overlap, but for those that mostly miss.
 
     With an executor gone the others may have all partitions, and then no batch is half written; once one is, its state
-    is committed, but with Spark's own sink. At the points at which a driver is paused, it alone talks to brokers, so
-    nothing meets what disturbs that. Steps of the sink and snapshots are drawn alone: most last for some milliseconds,
-    and a batch may be without. So are brokers in a role, which only a stack of several has. The query of a soak asks no
-    schema registry.
+    is committed, but with Spark's own sink. Where a batch is not half written, the driver alone talks to brokers: while
+    it is paused, nothing meets what disturbs that. Steps of the sink and snapshots are drawn alone: most last for some
+    milliseconds, and a batch may be without. So are brokers in a role, which only a stack of several has. The query of
+    a soak asks no schema registry.
     """
     alone = (*SINK_STEPS, _P.SNAPSHOT)
     without = (*IN_ROLE, _C.REGISTRY)
@@ -222,7 +222,7 @@ def _is_silent(paused: FaultPart, disturbed: FaultPart) -> bool:
     """Whether a driver that is paused keeps everything from a link to a broker."""
     is_paused = paused.component is _C.DRIVER and paused.action is _A.PAUSE
     is_link = disturbed.component is _C.BROKER and disturbed.action in NETWORK_ACTIONS
-    return is_paused and is_link and paused.point is disturbed.point
+    return is_paused and is_link and paused.point is disturbed.point not in EXECUTOR_STOPPED
 
 
 def _takes_executors(part: FaultPart) -> bool:
