@@ -194,8 +194,7 @@ def drawn_pairs() -> list[tuple[FaultPart, FaultPart]]:
     """The pairs of faults that a soak draws from: all that can overlap, but for those that mostly miss.
 
     With an executor gone the others may have all partitions, and then no batch is half written; once one is, its state
-    is committed, but with Spark's own sink. Where a batch is not half written, the driver alone talks to brokers: while
-    it is paused, nothing meets what disturbs that. Steps of the sink and snapshots are drawn alone: most last for some
+    is committed, but with Spark's own sink. Steps of the sink and snapshots are drawn alone: most last for some
     milliseconds, and a batch may be without. So are brokers in a role, which only a stack of several has. The query of
     a soak asks no schema registry.
     """
@@ -211,18 +210,10 @@ def drawn_pairs() -> list[tuple[FaultPart, FaultPart]]:
 
 
 def _mostly_misses(first: FaultPart, then: FaultPart) -> bool:
-    """Whether a batch that is at the first seldom comes to the second, or nothing meets one of the two, if ever."""
+    """Whether a batch that is at the first seldom comes to the second, if ever."""
     is_short_of_executors = _takes_executors(first) and then.point in EXECUTOR_STOPPED
     # The exactly-once sink writes in a stage of its own: all state is committed by then.
-    is_too_late = first.point is _P.HALF_WRITTEN and then.point is _P.STATE
-    return is_short_of_executors or is_too_late or _is_silent(first, then) or _is_silent(then, first)
-
-
-def _is_silent(paused: FaultPart, disturbed: FaultPart) -> bool:
-    """Whether a driver that is paused keeps everything from a link to a broker."""
-    is_paused = paused.component is _C.DRIVER and paused.action is _A.PAUSE
-    is_link = disturbed.component is _C.BROKER and disturbed.action in NETWORK_ACTIONS
-    return is_paused and is_link and paused.point is disturbed.point not in EXECUTOR_STOPPED
+    return is_short_of_executors or (first.point is _P.HALF_WRITTEN and then.point is _P.STATE)
 
 
 def _takes_executors(part: FaultPart) -> bool:

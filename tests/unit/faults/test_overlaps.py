@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tidemark.errors import UsageError
-from tidemark.faults.overlaps import FaultPart, can_overlap, drawn_pairs, steps
+from tidemark.faults.overlaps import FaultPart, can_overlap, steps
 from tidemark.faults.schedule import FaultSpec, read_schedule, write_schedule
 from tidemark.formats.faults import AFTER_COMMIT, POINTS, CommitPoint, FaultAction, FaultComponent
 
@@ -114,11 +114,3 @@ def test_every_fault_can_overlap_with_another_one():
     assert {first for first, _ in pairs} == single
     assert {then for _, then in pairs} == single
     assert not [pair for pair in pairs if steps(pair) == [[0], [1]] and pair[0].holds_batch]
-
-
-@pytest.mark.parametrize("text", ["driver:pause@{0}+broker:reset@{0}", "broker:delay@{0}+driver:pause@{0}"])
-def test_a_paused_driver_and_its_link_to_a_broker_are_drawn_only_where_executors_send(text):
-    pairs = {at: tuple(parts_of(text.format(at))) for at in ("planned", "written", "half-written")}
-
-    assert [point for point, pair in pairs.items() if pair in drawn_pairs()] == ["half-written"]
-    assert all(can_overlap(pair) for pair in pairs.values())  # another query of the driver may send
