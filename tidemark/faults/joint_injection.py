@@ -3,7 +3,7 @@
 Those of one point are injected while the batch is kept there, one after the other; for a later point the batch goes on.
 After the kill of a driver the next waits until another driver runs the batch again. Once the last is injected, all
 victims are looked at: unless each is as its fault has left it, the faults did not overlap. Outages then go on until
-each has had its time, and end. Each fault is in the journal as soon as it was injected, first as a single one.
+each has had its time, and end, a link of the network not before something has met it. Each fault is in the journal as soon as it was injected, first as a single one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tidemark.faults.commit_points import RunningBatch, Unless
 from tidemark.faults.component import effects, victim_of
 from tidemark.faults.driver import batch_is_rerun, look_at_driver, stop_driver
 from tidemark.faults.executor import identity, kill_executor, pause_executors, stop_executor_at_point
-from tidemark.faults.network import DisturbedLink, disturbed_link
+from tidemark.faults.network import DisturbedLink, await_effects, disturbed_link
 from tidemark.faults.overlaps import steps
 from tidemark.faults.schedule import FaultSpec, PlannedFault
 from tidemark.faults.sink_progress import Proof, by_partition
@@ -56,13 +56,17 @@ class _Effect:
     end: Callable[[], object] = lambda: None
     link: DisturbedLink | None = None
     is_outage: bool = True
+    has_ended: bool = False
     began_s: float = field(default_factory=time.monotonic)
 
     def close(self) -> None:
-        """End an outage, and note when; of a kill the end is the commit of its batch."""
+        """End an outage, once, and note when; of a kill the end is the commit of its batch."""
+        if self.has_ended:
+            return
         if self.is_outage:
             self.line.ended_at_utc = self.line.proof["in_effect"]["to_utc"] = now_utc()
         self.end()
+        self.has_ended = True
 
 
 @dataclass
@@ -189,9 +193,7 @@ class JointInjection:
     def _begin(self, spec: FaultSpec, at: _AtPoint, outages: ExitStack) -> bool:
         """Inject one; whether it had a victim."""
         if spec.action in NETWORK_ACTIONS:
-            link = disturbed_link(
-                self._target, self._fault.of_part(spec), self._now.batch, at.proof, self._hooks.unless
-            )
+            link = disturbed_link(self._target, self._fault.of_part(spec), self._now.batch, at.proof)
             if link is None:
                 return False
             effect = self._disturb(spec, at, link)
@@ -313,22 +315,28 @@ class JointInjection:
         return all(states)
 
     def _hold(self) -> None:
-        """Wait until each outage has had its time."""
+        """Wait until each outage has had its time; a link is disturbed until something has met that.
+
+        What has had its time ends meanwhile: a driver that is paused, or an executor that is cut off, may keep
+        everything from the link of a broker.
+        """
         left_s = [
             effect.began_s + effect.spec.duration_s - time.monotonic()
             for effect in self._effects
             if effect.is_outage
         ]
         self._target.rest(max([0.0, *left_s]))
-        for effect in self._effects:
-            if effect.link is not None:
-                effect.link.await_effect()
+        of_links = {effect.link: effect for effect in self._effects if effect.link is not None}
+        for effect in reversed(self._effects):
+            if effect.link is None and effect.is_outage:
+                effect.close()
+        await_effects([*of_links], lambda link: of_links[link].close(), self._hooks.unless)
 
     def _ended(self, *, is_complete: bool) -> bool:
         """Put into the journal what was seen of links; a disturbance that nothing met was none."""
         for effect in self._effects:
             if effect.link is not None:
-                effect.line.proof |= effect.link.proof()
+                effect.line.proof |= {**effect.link.proof(), "healed_at_utc": effect.line.ended_at_utc}
         met = [effect for effect in self._effects if effect.link is None or effect.link.has_effect]
         is_complete = is_complete and met == self._effects
         self._effects = met

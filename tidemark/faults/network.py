@@ -17,7 +17,7 @@ and after: a disturbance that nothing met, or that let through what it should no
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 
 import msgspec
@@ -167,21 +167,21 @@ def inject_into_network(
     """
     with ExitStack() as outage:
         with at_point(target, fault, now, unless=unless) as proof:
-            link = None if proof is None else disturbed_link(target, fault, now.batch, proof, unless)
+            link = None if proof is None else disturbed_link(target, fault, now.batch, proof)
             if proof is None or link is None:
                 return None
             line = target.injected(fault, now.batch, {**link.victim, **proof})
             outage.callback(link.heal)
             link.disturb()
         target.rest(fault.spec.duration_s)
-        link.await_effect()
+        await_effects([link], lambda _link: None, unless)
     line.proof |= link.proof()
     line.ended_at_utc = line.proof["healed_at_utc"]
     return line if link.has_effect else None
 
 
 def disturbed_link(
-    target: FaultTarget, fault: PlannedFault, batch: int, proof: Proof, unless: Unless
+    target: FaultTarget, fault: PlannedFault, batch: int, proof: Proof
 ) -> DisturbedLink | None:
     """The link that a fault is to disturb; ``None`` if no executor runs. New executors are watched from now on.
 
@@ -191,9 +191,9 @@ def disturbed_link(
         asked = asked_to_commit(target, batch, proof)
         broker = fault.choose(asked or target.stack.components(ComponentKind.BROKER))
         link = target.stack.watch_broker_link(broker, _kind(fault.spec))
-        return DisturbedLink(target, fault, link, {"component_name": broker}, unless)
+        return DisturbedLink(target, fault, link, {"component_name": broker})
     if fault.spec.component is FaultComponent.REGISTRY:
-        return DisturbedLink(target, fault, REGISTRY, {"component_name": REGISTRY}, unless)
+        return DisturbedLink(target, fault, REGISTRY, {"component_name": REGISTRY})
     executors = target.stack.executors(target.driver)
     if not executors:
         return None
@@ -201,23 +201,35 @@ def disturbed_link(
     chosen = fault.choose(executors)
     ids = [executor.executor_id for executor in executors if executor.worker == chosen.worker]
     victim = {"component_name": chosen.worker, "executor_ids": ids}
-    return DisturbedLink(target, fault, chosen.worker, victim, unless)
+    return DisturbedLink(target, fault, chosen.worker, victim)
+
+
+def await_effects(
+    links: Sequence[DisturbedLink], met: Callable[[DisturbedLink], object], unless: Unless
+) -> None:
+    """Wait until something has met each disturbance, at most ``MET_S`` seconds; says ``met`` of each that was."""
+    begun, left = time.monotonic(), [*links]
+    while True:
+        for link in [link for link in left if link.look()]:
+            left.remove(link)
+            met(link)
+        if not left or time.monotonic() - begun >= MET_S:
+            return
+        unless()
+        pause(POLL_S)
 
 
 class DisturbedLink:
     """A link: disturbed, and healed, with what came through it before, during and after."""
 
-    def __init__(
-        self, target: FaultTarget, fault: PlannedFault, link: str, victim: Proof, unless: Unless
-    ) -> None:
+    def __init__(self, target: FaultTarget, fault: PlannedFault, link: str, victim: Proof) -> None:
         """``victim`` says in the journal whose link it is."""
         self.victim = victim
         self._link = link
         self.has_effect = False
-        """Whether what was seen shows the effect; known after :meth:`await_effect`."""
+        """Whether what was seen shows the effect; known after :meth:`look`."""
         self._target = target
         self._spec = fault.spec
-        self._unless = unless
         self._toxics = toxics_of(fault.spec.action, fault.spec.amount)
         self._during: dict[str, StreamSeen] = {}
 
@@ -233,20 +245,15 @@ class DisturbedLink:
         stack.disturb_link(self._link, self._toxics)
         self._first = stack.link_traffic(self._link)
 
-    def await_effect(self) -> None:
-        """Wait until something has met the disturbance, at most ``MET_S`` seconds."""
+    def look(self) -> bool:
+        """Look at what has come since it was disturbed; whether that shows the effect."""
         action, amount = self._spec.action, self._spec.amount
-        begun = time.monotonic()
-        while not self.has_effect:
-            latest = self._target.stack.link_traffic(self._link)
-            is_slowed = action not in (*_CUT, FaultAction.LOSS)
-            holds = self._spec.component is not FaultComponent.EXECUTOR and is_slowed
-            self._during = seen_between(self._spec.component, self._first, latest, holds=holds)
-            self.has_effect = has_effect(self._spec.component, action, amount, self._during)
-            if self.has_effect or time.monotonic() - begun >= MET_S:
-                return
-            self._unless()
-            pause(POLL_S)
+        latest = self._target.stack.link_traffic(self._link)
+        is_slowed = action not in (*_CUT, FaultAction.LOSS)
+        holds = self._spec.component is not FaultComponent.EXECUTOR and is_slowed
+        self._during = seen_between(self._spec.component, self._first, latest, holds=holds)
+        self.has_effect = has_effect(self._spec.component, action, amount, self._during)
+        return self.has_effect
 
     def seen(self) -> str:
         """``disturbed``, if the proxy, or the packet filter, says that it is; else nothing."""

@@ -146,6 +146,30 @@ def test_a_link_that_is_healed_when_it_is_looked_at_did_not_overlap(batches):
     assert all(fault.together is None for fault in injector.finish() if fault.injected)
 
 
+class SilentWhilePaused(DisturbedAndKilled):
+    """Nothing comes to the link of a broker while the driver is paused by a fault."""
+
+    def link_traffic(self, broker):
+        self.arriving = 0 if self._state("driver") is PAUSED else 100
+        return super().link_traffic(broker)
+
+
+@pytest.mark.parametrize("text", ["driver:pause~0+broker:reset~0", "broker:cut~0+driver:pause~0"])
+def test_a_link_stays_disturbed_until_something_meets_it_after_the_other_has_ended(batches, text):
+    stack = SilentWhilePaused()
+    found = {one.component: one for one in faults_of(batches, in_batch_1(batches, stack, text), 2)}
+    pause, cut = found["driver"], found["broker"]
+
+    said = [words[0] for words in stack.said]
+    assert said.index("resume") < said.index("heal")
+    assert sorted(cut.proof["overlap"]["seen"]["states"]) == ["disturbed", "paused"]
+    assert (
+        pause.proof["in_effect"]["to_utc"] <= cut.proof["in_effect"]["to_utc"] == cut.proof["healed_at_utc"]
+    )
+    assert cut.proof["overlap"]["to_utc"] == pause.proof["in_effect"]["to_utc"]
+    assert cut.proof["traffic"]["during"]["requests"]["received"] > 0
+
+
 def test_one_of_two_paused_executors_is_killed_and_the_other_resumed(batches):
     stack = Seen()
     text = "executors:pause@planned~0+executor@planned"
