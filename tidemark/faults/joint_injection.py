@@ -3,7 +3,8 @@
 Those of one point are injected while the batch is kept there, one after the other; for a later point the batch goes on.
 After the kill of a driver the next waits until another driver runs the batch again. Once the last is injected, all
 victims are looked at: unless each is as its fault has left it, the faults did not overlap. Outages then go on until
-each has had its time, and end, a link of the network not before something has met it. Each fault is in the journal as soon as it was injected, first as a single one.
+each has had its time, and end, a link of the network not before something has met it. Each fault is in the journal as
+soon as it was injected, first as a single one.
 """
 
 from __future__ import annotations
