@@ -120,7 +120,9 @@ def _moments(events: Sequence[Event], batch: int | None) -> list[float]:
     )
     times_ms = [began["Timestamp"], registered["Timestamp"]]
     times_ms += [event["eventTime"] for event in (session, check, started)]
-    return [at_ms / 1000 for at_ms in (*times_ms, ran)]
+    moments = [at_ms / 1000 for at_ms in (*times_ms, ran)]
+    assert moments == sorted(moments), f"the steps are not one after the other: {moments}"
+    return moments
 
 
 def main() -> None:

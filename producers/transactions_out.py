@@ -26,12 +26,15 @@ END_S = 120.0
 
 ANSWER_S = 10.0
 
-NOT_YET = (
+MOVING = (
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.FENCED_LEADER_EPOCH,
     KafkaError.UNKNOWN_LEADER_EPOCH,
     KafkaError.OFFSET_NOT_AVAILABLE,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError._UNKNOWN_PARTITION,
     KafkaError.REQUEST_TIMED_OUT,
     KafkaError._TIMED_OUT,
     KafkaError._TRANSPORT,
@@ -122,12 +125,14 @@ class Transactions:
         }
         found = self._admin.list_offsets(asked, isolation_level=level, request_timeout=ANSWER_S)
         try:
-            return [int(future.result(ANSWER_S).offset) for future in found.values()]
+            ends = [int(future.result(ANSWER_S).offset) for future in found.values()]
         except KafkaException as error:
-            if error.args[0].code() not in NOT_YET:
+            if error.args[0].code() not in MOVING:
                 raise _refused("the ends of the input topics are not known", error) from error
             self._last_error = f" ({error.args[0].str()})"
             return None
+        self._last_error = ""
+        return ends
 
 
 def _refused(what: str, error: KafkaException) -> TestbedError:

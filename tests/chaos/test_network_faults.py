@@ -9,6 +9,7 @@ from tidemark.faults.schedule import read_schedule
 from tidemark.formats.evidence import RunDirectory
 from tidemark.runner.possible_faults import possible_link_faults
 from tidemark.stack import DRIVER, ComponentKind, Stack
+from tidemark.stack.install.network_proxy_program import can_be_built
 from tidemark.waiting import wait_until
 
 pytestmark = [pytest.mark.chaos, pytest.mark.long]
@@ -28,14 +29,18 @@ SCHEDULES = {
         "right_outer",
         EXACTLY_ONCE,
     ): "broker:loss=40%@planned~2,broker:loss@half-written~2,broker:loss=50%@no-data~2",
+    (
+        "left_semi",
+        EXACTLY_ONCE,
+    ): "broker:delay@planned~2,broker:cut@half-written~2,broker:reset@planned,broker:loss=30%@planned~2",
 }
 
 
 @pytest.fixture
 def proxied_stack(own_stack: Stack) -> Stack:
-    """A stack with a network proxy."""
-    if own_stack.spec.backend != "local":
-        pytest.skip("only a stack of local processes has a network proxy")
+    """A stack that can have a network proxy."""
+    if not can_be_built():
+        pytest.skip("the network proxy takes Go")
     return own_stack
 
 

@@ -111,13 +111,14 @@ def stop_executor_at_point(
         return None
     victim = fault.choose(alive)
     resume = partial(stack.resume_executor, driver, victim)
-    throttle = commit_points.Throttle(partial(stack.pause_executor, driver, victim), resume)
+    throttle = commit_points.Throttle(partial(_pause, target, victim), resume)
     look = partial(commit_points.with_executor_stopped, target, fault.spec.point, now)
     is_coarse = fault.spec.point is CommitPoint.HALF_WRITTEN
     until = commit_points.throttle_until if is_coarse else commit_points.throttle_finely_until
-    proof = None
-    with unless_ended(target, victim):
+    try:
         proof = until(target, now, throttle, look, unless)
+    except _Ended:
+        return None
     return None if proof is None else StoppedExecutor(victim, proof, resume, look)
 
 
@@ -142,26 +143,32 @@ def _stop_with_held_task(
     return None if proof is None else StoppedExecutor(victim, proof, resume, look)
 
 
-@contextmanager
-def unless_ended(target: FaultTarget, victim: Executor) -> Iterator[None]:
-    """Forgive that an executor cannot be paused if it has ended, after an earlier fault: then it has no batch."""
-    try:
-        yield
-    except DaemonDied:
-        if target.stack.executor_state(victim) is not ComponentState.STOPPED:
-            raise
+class _Ended(Exception):
+    """An executor has ended, after an earlier fault, just before it was to be paused."""
 
 
 def pause_executors(target: FaultTarget, victims: Sequence[Executor]) -> bool:
-    """Pause them; ``False``, and none is paused, if one has just ended."""
-    paused = []
-    for victim in victims:
-        with unless_ended(target, victim):
-            target.stack.pause_executor(target.driver, victim)
+    """Pause them; ``False``, and none is paused, if one has just ended. An error leaves none paused, either."""
+    paused = list[Executor]()
+    try:
+        for victim in victims:
+            _pause(target, victim)
             paused.append(victim)
-    if len(paused) < len(victims):
+    except BaseException as error:
         _resume(target, paused)
-    return len(paused) == len(victims)
+        if isinstance(error, _Ended):
+            return False
+        raise
+    return True
+
+
+def _pause(target: FaultTarget, victim: Executor) -> None:
+    try:
+        target.stack.pause_executor(target.driver, victim)
+    except DaemonDied as error:
+        if target.stack.executor_state(victim) is ComponentState.STOPPED:
+            raise _Ended from error
+        raise
 
 
 def kill_executor(target: FaultTarget, victim: Executor, point: CommitPoint) -> None:

@@ -63,7 +63,7 @@ class StreamSeen(msgspec.Struct, frozen=True):
 
     ``received`` bytes arrived at the link, ``passed`` were passed on, each was held for ``held_ms`` on average (only
     counted during a fault that lets something through, and only in the proxy). ``queued`` is how often packets of a
-    throttled link of executors had to wait.
+    throttled link of executors had to wait; in containers, how many were lost beyond the rate.
     """
 
     seconds: float
@@ -126,8 +126,8 @@ def has_effect(
         return sum(seen.received for seen in lost) > 0 and all(seen.passed == 0 for seen in lost)
     if action is FaultAction.LOSS:
         return any(seen.received > seen.passed for seen in during.values())
-    if component is FaultComponent.EXECUTOR:  # packets waited, or in containers, were lost
-        return any(seen.queued or seen.received > seen.passed for seen in during.values())
+    if component is FaultComponent.EXECUTOR:
+        return any(seen.queued for seen in during.values())
     held = max(seen.held_ms or 0.0 for seen in during.values())
     least = LEAST_HELD_MS if action is FaultAction.THROTTLE else (amount or 0.0) / 4
     return held >= max(least, LEAST_HELD_MS)

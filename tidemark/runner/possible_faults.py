@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tidemark.errors import TidemarkError, UsageError
+from tidemark.faults.network import toxics_of
 from tidemark.faults.schedule import FaultSpec, write_schedule
 from tidemark.formats.faults import (
     IN_ROLE,
@@ -16,7 +17,7 @@ from tidemark.formats.faults import (
 )
 from tidemark.runner.run_options import OWN_SINK, SINKS, RunOptions
 from tidemark.sparkfiles.checkpoint import CHANGELOG, STATE_FORMAT, STATE_PROVIDER
-from tidemark.stack import POWERS, StackSpec
+from tidemark.stack import POWERS, PROXY_TOXICS, StackSpec
 from tidemark.stack.install.network_proxy_program import can_be_built, must_be_buildable
 from tidemark.stack.local import packet_links
 
@@ -25,8 +26,6 @@ WITH_FOUR_STORES = ("1", "2")
 """The state formats in which each side of a join has two stores in a partition; later ones have one for all."""
 SNAPSHOTS_OFTEN = (f"{MAINTENANCE_INTERVAL}=10ms", "spark.sql.streaming.stateStore.minDeltasForSnapshot=1")
 """Settings with which Spark writes a snapshot of a state store in nearly each batch, as soon as it is committed."""
-WAITING = (FaultAction.DELAY, FaultAction.JITTER, FaultAction.THROTTLE)
-"""What makes bytes wait."""
 
 
 def must_be_injectable(options: RunOptions, spec: StackSpec) -> None:
@@ -83,9 +82,10 @@ def possible_link_faults(backend: str) -> frozenset[tuple[FaultComponent, FaultA
 
 
 def needs_proxy(specs: Sequence[FaultSpec], backend: str) -> bool:
-    """Whether Spark has to reach Kafka through the network proxy: in containers only to make bytes wait."""
+    """Whether Spark has to reach Kafka through the network proxy, which on a local stack tells the packets, too."""
     parts = [part for spec in specs for part in spec.parts if part.disturbs(FaultComponent.BROKER)]
-    return "proxy" in POWERS[backend] and any(backend == "local" or part.action in WAITING for part in parts)
+    kinds = {toxic.kind for part in parts for toxic in toxics_of(part.action, part.amount)}
+    return bool(kinds & PROXY_TOXICS[backend]) or (backend == "local" and bool(kinds))
 
 
 def _is_possible_on_processes(component: FaultComponent, action: FaultAction) -> bool:

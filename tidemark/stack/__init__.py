@@ -9,6 +9,7 @@ is on disk) and ``api`` (the protocol) at the bottom. The stack knows nothing of
 from tidemark.stack.api import (
     DRIVER,
     POWERS,
+    PROXY_TOXICS,
     REGISTRY,
     REQUESTS,
     RESPONSES,
@@ -30,6 +31,7 @@ from tidemark.stack.spec import StackSpec
 __all__ = [
     "DRIVER",
     "POWERS",
+    "PROXY_TOXICS",
     "REGISTRY",
     "REQUESTS",
     "RESPONSES",

@@ -37,7 +37,7 @@ POWERS: dict[str, frozenset[str]] = {
 """Backend -> operations on its components: ``processes`` (start, stop, kill, pause), ``network`` (partition, heal),
 ``proxy`` (a network proxy between Spark and the brokers), ``packets`` (of links are counted, cut and lost)."""
 
-PROXIED: dict[str, frozenset[str]] = {
+PROXY_TOXICS: dict[str, frozenset[str]] = {
     "local": frozenset({"timeout", "reset_peer", "latency", "bandwidth"}),
     "compose": frozenset({"latency", "bandwidth"}),
     "external": frozenset(),
@@ -213,9 +213,9 @@ class Stack(Protocol):
     def watch_broker_link(self, broker: str, kind: str) -> str:
         """Count what Spark exchanges with a broker; returns the name of the link that takes toxics of a kind.
 
-        That of the network proxy (``PROXIED``) counts since it was started. Another counts packets from now on: those
-        between the proxy and the broker, in containers those between the broker and all but brokers and this machine.
-        Of a broker that was started again this has to be called again.
+        That of the network proxy (``PROXY_TOXICS``) counts since it was started. Another counts packets from now on:
+        those between the proxy and the broker, in containers those between the broker and all but brokers and this
+        machine. Of a broker that was started again this has to be called again.
         Raises ``UsageError`` where packets cannot be told apart, ``TestbedError`` if another process watches them.
         """
 

@@ -22,8 +22,6 @@ STREAMS = {REQUESTS: "s", RESPONSES: "r"}
 """Direction -> the end of the name of its chain: what executors, or Spark's clients of Kafka, send and receive."""
 _PACKETS = "-packets"
 _MOST_HOOKS = 10
-BURST = "64kb"
-"""What a link that is throttled by the packet filter lets through at once, after a pause."""
 
 
 def packets_of(broker: str) -> str:
@@ -116,12 +114,16 @@ class PacketRules:
         return any(self._disturbing(end) for end in STREAMS.values())
 
     def traffic(self, queued: Callable[[str], int] = lambda _stream: 0) -> LinkTraffic:
-        """Both streams since the link is watched, in bytes with all headers; what is sent again counts again."""
+        """Both streams since the link is watched, in bytes with all headers; what is sent again counts again.
+
+        ``queued`` gives how often packets of a stream had to wait; those that are lost beyond a rate are added.
+        """
 
         def counted(stream: str) -> StreamTraffic:
             lines = self.run(f"iptables -w -nvxL {self.chain}-{STREAMS[stream]}").splitlines()[2:]
             received, passed = (int(line.split()[1]) for line in (lines[0], lines[-1]))
-            return StreamTraffic(received=received, passed=passed, queued=queued(stream))
+            beyond = sum(int(line.split()[0]) for line in lines[1:-1] if " limit: above " in line)
+            return StreamTraffic(received=received, passed=passed, queued=queued(stream) + beyond)
 
         return LinkTraffic(time.monotonic(), {stream: counted(stream) for stream in STREAMS})
 
@@ -155,12 +157,15 @@ class PacketRules:
 def _rules_of(toxic: Toxic, name: str) -> list[str]:
     """The rules of a disturbance that takes packets away; ``name`` is that of the counter of what passes.
 
-    A reset is answered with a packet that comes to the same rules: it is let through. The packet filter sees what the
-    kernel sends as one before it is cut into pieces, up to 64 kB: nothing larger than a burst would ever pass.
+    A reset is answered with a packet that comes to the same rules: it is let through. Of a bandwidth a second's share
+    passes at once. The packet filter sees what the kernel sends as one before it is cut into pieces, up to 64 kB, and
+    counts it as a second's share at most (Linux, ``net/netfilter/xt_hashlimit.c``).
     """
     if toxic.kind == "bandwidth":
-        most = f"--hashlimit-above {toxic.attributes['rate']}kb/s --hashlimit-burst {BURST}"
-        return [f"-m hashlimit --hashlimit-name {name} {most} -j DROP"]
+        rate = f"{toxic.attributes['rate']}kb"
+        return [
+            f"-m hashlimit --hashlimit-name {name} --hashlimit-above {rate}/s --hashlimit-burst {rate} -j DROP"
+        ]
     if toxic.kind == "loss":
         share = float(toxic.attributes["percent"]) / 100
         return [f"-m statistic --mode random --probability {share:g} -j DROP"]

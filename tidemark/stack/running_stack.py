@@ -20,8 +20,8 @@ from tidemark.processes import ProcessId
 from tidemark.stack import network_links, readiness, suspension, thread_stacks
 from tidemark.stack.api import (
     DRIVER,
-    PROXIED,
     PROXY,
+    PROXY_TOXICS,
     REGISTRY,
     ComponentKind,
     ComponentState,
@@ -116,6 +116,7 @@ class RunningStack:
             self._await_ready(component)
         except BaseException:
             self._runtime.end(component, ask_s=0)
+            self._runtime.forget(component)
             self._state.forget_component(component.name)
             raise
 
@@ -146,7 +147,7 @@ class RunningStack:
 
     def watch_broker_link(self, broker: str, kind: str) -> str:
         """Count what Spark exchanges with a broker, through the proxy or as packets."""
-        if kind in PROXIED[self._record.backend]:
+        if kind in PROXY_TOXICS[self._record.backend]:
             return broker
         ports = dict(
             zip(broker_names(len(self._record.kafka_ports)), self._record.proxied_ports, strict=False)

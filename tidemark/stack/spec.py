@@ -133,8 +133,8 @@ def no_proxy(backend: str) -> UsageError:
     """The error of a network proxy that is asked for on a backend that has none."""
     return UsageError(
         f"there is no network proxy on the backend {backend}",
-        detail="Spark's connections to Kafka go through one on a stack of local processes only",
-        hint="take local processes: `tidemark up --backend local`, or TIDEMARK_BACKEND=local",
+        detail="its brokers do not advertise the address of one, which is in their settings",
+        hint="take a stack of your own: `tidemark up --backend local` or `--backend compose`",
     )
 
 

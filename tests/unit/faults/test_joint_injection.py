@@ -20,7 +20,8 @@ from tidemark.errors import DaemonDied, TestbedError
 from tidemark.faults import joint_injection
 from tidemark.faults.executor import StoppedExecutor
 from tidemark.faults.schedule import PlannedFault, read_schedule
-from tidemark.stack import ComponentState
+from tidemark.processes import ProcessId
+from tidemark.stack import ComponentState, Executor
 
 __all__ = ["batches"]
 
@@ -254,6 +255,9 @@ def test_faults_that_never_overlapped_are_not_injected_each_with_its_line(batche
     ]  # fmt: skip
 
 
+EIGHTH = Executor("8", "worker-1", ProcessId(4719, 0, "boot"))
+
+
 class Ended(Seen):
     """A stack of which an executor has just ended, in batch 1: it is still among those of the driver."""
 
@@ -266,8 +270,11 @@ class Ended(Seen):
         gone = not self.is_known and executor.executor_id == "8"
         return STOPPED if gone else super().executor_state(executor)
 
+    tried = 0
+
     def pause_executor(self, driver, executor):
         if self.executor_state(executor) is STOPPED:
+            self.tried += 1
             raise DaemonDied(f"executor {executor.executor_id} cannot be suspended")
         super().pause_executor(driver, executor)
 
@@ -288,14 +295,36 @@ def test_an_executor_that_has_just_ended_leaves_the_pause_to_the_next_batch(batc
     assert injector.finish()[-1].label == "pause all executors"
 
 
-def test_an_executor_that_lives_and_cannot_be_paused_is_an_error(batches):
+@pytest.mark.parametrize(
+    "text", ["executors:pause@planned~0", "broker:pause@planned~0+executors:pause@planned~0"]
+)
+def test_an_executor_that_lives_and_cannot_be_paused_is_an_error_and_none_stays_paused(batches, text):
     class Stuck(Seen):
         def pause_executor(self, driver, executor):
-            raise DaemonDied(f"executor {executor.executor_id} cannot be suspended")
+            if executor.executor_id == "8":
+                raise DaemonDied("executor 8 cannot be suspended")
+            super().pause_executor(driver, executor)
 
-    injector = in_batch_1(batches, Stuck(), "executor:pause~0")
+    stack = Stuck()
+    injector = in_batch_1(batches, stack, text)
     with pytest.raises(DaemonDied):
         until(injector.check, "the error")
+    assert [words for words in stack.said if words[-1] == "7"] == [
+        ("pause executor", "7"),
+        ("resume executor", "7"),
+    ]
+
+
+def test_an_executor_that_ends_while_it_is_throttled_leaves_its_fault_to_the_next_batch(batches):
+    stack = Ended()
+    stack.alive = 1
+    stack.executors = lambda _driver: Words.executors(stack, "driver") if stack.is_known else [EIGHTH]
+    injector = in_batch_1(batches, stack, "executor:pause@half-written~0")
+    until(lambda: stack.tried, "a try to stop it")
+    injector.abort()
+
+    assert [one.injected for one in injector.finish()] == [False]
+    injector.check()
 
 
 @pytest.mark.parametrize("refused", ["kill", "kill executor"])

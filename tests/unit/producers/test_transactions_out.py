@@ -68,6 +68,13 @@ def test_a_leader_that_does_not_come_back_is_in_the_error(ended, monkeypatch):
         ended(*(FENCED for _ in range(10_000)))
 
 
+def test_an_error_that_is_over_is_not_in_the_error(ended, monkeypatch):
+    monkeypatch.setattr(transactions_out, "END_S", 0.05)
+    with pytest.raises(DeadlineExceeded) as error:
+        ended(FENCED, FENCED, *(7, 9) * 10_000)
+    assert "Leader epoch" not in error.value.message
+
+
 def test_another_error_is_told_at_once(ended):
     with pytest.raises(TestbedError, match="the ends of the input topics are not known") as error:
         ended(KafkaError.TOPIC_AUTHORIZATION_FAILED)

@@ -98,10 +98,11 @@ def test_of_a_worker_the_packets_of_the_driver_and_of_workers_that_run_are_the_l
     ]  # fmt: skip
 
 
-def test_what_is_beyond_a_rate_is_lost_in_a_container(engine):
-    engine.links.disturb("worker-1", [Toxic("bandwidth", RESPONSES, {"rate": 64})])
+@pytest.mark.parametrize("rate", [16, 64, 1000])
+def test_what_is_beyond_a_rate_is_lost_in_a_container(engine, rate):
+    engine.links.disturb("worker-1", [Toxic("bandwidth", RESPONSES, {"rate": rate})])
 
-    most = "--hashlimit-above 64kb/s --hashlimit-burst 64kb"
+    most = f"--hashlimit-above {rate}kb/s --hashlimit-burst {rate}kb"  # a smaller burst is refused
     rule = f"-m hashlimit --hashlimit-name tidemark-r {most} -j DROP"
     assert engine.commands == [("worker-1", f"iptables -w -I tidemark-r 2 {rule}")]
 

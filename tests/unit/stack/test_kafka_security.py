@@ -63,13 +63,14 @@ def test_in_containers_those_inside_log_in_as_those_outside_and_brokers_have_a_l
     assert logins == (set() if security == "mtls" else {"host", "internal"})
 
 
+@pytest.mark.parametrize("in_containers", [False, True])
 @pytest.mark.parametrize("security", KAFKA_SECURITY)
-def test_those_who_come_through_the_network_proxy_log_in_as_the_others(security):
-    settings = listener_settings(security, STATE, proxied=True)
+def test_those_who_come_through_the_network_proxy_log_in_as_the_others(security, in_containers):
+    settings = listener_settings(security, STATE, proxied=True, in_containers=in_containers)
     protocols = dict(pair.split(":") for pair in settings["listener.security.protocol.map"].split(","))
     assert protocols["PROXIED"] == protocols["HOST"] == ("SSL" if security == "mtls" else "SASL_SSL")
     logins = {name.split(".")[2] for name in settings if name.endswith(".sasl.jaas.config")}
-    assert logins == (set() if security == "mtls" else {"host", "proxied"})
+    assert logins - {"internal"} == (set() if security == "mtls" else {"host", "proxied"})
 
 
 @pytest.mark.parametrize("security", KAFKA_SECURITY)

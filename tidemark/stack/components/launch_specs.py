@@ -2,7 +2,7 @@
 
 Starts nothing: each function returns a :class:`ComponentRecord`, from which any process can start the component. Local
 processes share the loopback address and have ports of their own. Containers have host names of their own and the usual
-ports; only Kafka's and Spark Connect's are published on this machine's loopback address.
+ports; only those of Kafka, of Spark Connect and of the proxy's API are published on this machine's loopback address.
 """
 
 from __future__ import annotations
