@@ -328,9 +328,10 @@ class JointInjection:
         ]
         self._target.rest(max([0.0, *left_s]))
         of_links = {effect.link: effect for effect in self._effects if effect.link is not None}
-        for effect in reversed(self._effects):
-            if effect.link is None and effect.is_outage:
-                effect.close()
+        outages = [effect for effect in self._effects if effect.link is None and effect.is_outage]
+        # A master that is started again asks the drivers, and removes the application of one that does not answer.
+        for effect in sorted(reversed(outages), key=lambda one: one.spec.action is not FaultAction.PAUSE):
+            effect.close()
         await_effects([*of_links], lambda link: of_links[link].close(), self._hooks.unless)
 
     def _ended(self, *, is_complete: bool) -> bool:

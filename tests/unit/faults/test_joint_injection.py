@@ -196,7 +196,7 @@ def test_a_driver_is_paused_while_the_broker_is_out(batches):
 
     assert stack.said == [
         ("hold", "driver"), ("pause", "driver"), ("kill", "broker"), ("resumes", "driver"),
-        ("start", "broker"), ("resume", "driver"),
+        ("resume", "driver"), ("start", "broker"),
     ]  # fmt: skip
 
 
