@@ -328,9 +328,11 @@ class JointInjection:
         ]
         self._target.rest(max([0.0, *left_s]))
         of_links = {effect.link: effect for effect in self._effects if effect.link is not None}
-        outages = [effect for effect in self._effects if effect.link is None and effect.is_outage]
+        last_first = [
+            effect for effect in reversed(self._effects) if effect.link is None and effect.is_outage
+        ]
         # A master that is started again asks the drivers, and removes the application of one that does not answer.
-        for effect in sorted(outages[::-1], key=lambda one: one.spec.action is not FaultAction.PAUSE):
+        for effect in sorted(last_first, key=lambda one: one.spec.action is not FaultAction.PAUSE):
             effect.close()
         await_effects([*of_links], lambda link: of_links[link].close(), self._hooks.unless)
 
