@@ -54,8 +54,8 @@ def inject_into_executors(
         if not is_over and spec.action is FaultAction.KILL:
             for victim in victims:
                 kill_executor(target, victim, spec.point)
-        elif not is_over and spec.point not in EXECUTOR_STOPPED:  # there it is stopped already
-            is_over = not pause_executors(target, victims)
+        elif not is_over and spec.point not in EXECUTOR_STOPPED and not pause_executors(target, victims):
+            return None  # one has just ended; at the other points it is stopped already
     if is_over:
         _resume(target, victims)
         return None

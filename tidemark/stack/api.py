@@ -30,12 +30,12 @@ PROXY = "proxy"
 """The network proxy of a stack, through which Spark reaches Kafka where a schedule has faults of that network."""
 
 POWERS: dict[str, frozenset[str]] = {
-    "local": frozenset({"processes", "proxy", "packets"}),
-    "compose": frozenset({"processes", "network", "proxy", "packets"}),
+    "local": frozenset({"processes", "packets"}),
+    "compose": frozenset({"processes", "network", "packets"}),
     "external": frozenset(),
 }
 """Backend -> operations on its components: ``processes`` (start, stop, kill, pause), ``network`` (partition, heal),
-``proxy`` (a network proxy between Spark and the brokers), ``packets`` (of links are counted, cut and lost)."""
+``packets`` (of links are counted, cut and lost)."""
 
 PROXY_TOXICS: dict[str, frozenset[str]] = {
     "local": frozenset({"timeout", "reset_peer", "latency", "bandwidth"}),
