@@ -8,8 +8,8 @@ second, which counts; a network is cut for a second, and what counts is from whe
 is from the kill until the next one has its application, ``executors`` from there until one has registered, ``session``
 until the program of the query has its session, ``plan`` until the query is built, ``check`` until the sink has seen
 from an executor that it can write, for which a Python worker is started, ``start`` until the first task of the batch
-runs again, ``batch`` until it is committed. The aims are 5 s for an executor, 12 s for a driver, 3 s for a broker, 2 s
-for a network.
+runs again, ``batch`` until it is committed. The aims are 5 s for an executor, 12 s for a driver, 10 s with a standby,
+3 s for a broker, 2 s for a network.
 """
 
 from __future__ import annotations
@@ -31,9 +31,11 @@ from tidemark.runner import RunOptions, describe, new_run_directory, run
 from tidemark.stack import Stack, StackSpec, down, up
 from tidemark.stack.local import packet_links
 
+STANDBY = "driver with a standby"
 FAULTS = {
     "executor": ("executor@planned", 5.0),
     "driver": ("driver@written", 12.0),
+    STANDBY: ("driver@written", 10.0),
     "broker": ("broker@planned~1", 3.0),
     "network to Kafka": ("broker:cut@planned~1", 2.0),
     "network of an executor": ("executor:cut@planned~1", 2.0),
@@ -45,13 +47,14 @@ _CONNECT = "org.apache.spark.sql.connect.service.SparkListenerConnect"
 Event = dict[str, Any]
 
 
-def recovered(stack: Stack, folder: Path, fault: str, each: int, impressions: int) -> RunDirectory:
+def recovered(stack: Stack, folder: Path, what: str, each: int, impressions: int) -> RunDirectory:
     """A run with so many faults of a sort; it has to be right, and none may be missing."""
-    faults = f"{fault}*{each}"
-    generator = ("--slices", str(4 * each))
-    options = RunOptions("left_outer", impressions=impressions, faults=faults, generator=generator)
+    options = RunOptions(
+        "left_outer", impressions=impressions, faults=f"{FAULTS[what][0]}*{each}",
+        generator=("--slices", str(4 * each)), standby=what == STANDBY,
+    )  # fmt: skip
     contract = describe(options.pipeline)
-    name = fault.translate(str.maketrans(":@~", "---"))
+    name = what.replace(" ", "-")
     directory = new_run_directory(replace(options, run_dir=folder / name), contract)
     verdict = run(options, contract, directory, stack=stack).verdict
     assert verdict.verdict == "VALID", verdict
@@ -143,7 +146,7 @@ def main() -> None:
                 if what == "network of an executor" and not packet_links.is_possible():
                     say(f"{what} is left out: it takes root and iptables")
                     continue
-                directory = recovered(stack, home, fault, args.each, args.impressions)
+                directory = recovered(stack, home, what, args.each, args.impressions)
                 faults = [fault for fault in directory.faults() if fault.injected]
                 seconds = [recovery_s(fault) for fault in faults]
                 say(f"{what} {seconds}")

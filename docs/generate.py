@@ -59,7 +59,8 @@ FAULT_WORDS = (
     "A killed driver is started again at once, a killed executor is replaced by Spark. `--kill-executors 3` is "
     "`executor*3`, `--kill-drivers 3` is `driver@written*3`. `cut` and what begins with it, `delay`, `jitter`, "
     "`throttle`, `loss` and `reset` disturb the network: of a broker that to Spark, of an executor that to its driver "
-    "and to other executors (without `delay` and `jitter`), of `registry` that to the query; {amounts} have an amount. "
+    "and to other executors (without `delay` and `jitter`), of `registry` that to the query "
+    "(on local processes alone); {amounts} have an amount. "
     "A fault that could not be injected at its point makes the run `UNKNOWN`."
 )
 PORT_WORDS = (

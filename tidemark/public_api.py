@@ -50,6 +50,7 @@ class Options(TypedDict, total=False):
     redact: bool
     redact_salt: str | Path | None
     keep_checkpoint: bool
+    standby: bool
     diagnosis: bool
     recover_within_s: float | None
     progress_during_faults: str

@@ -9,8 +9,9 @@ import pytest
 
 from tests.e2e.foreign_query import ForeignSpark
 from tests.e2e.own_broker import own_broker
-from tests.upgrades.changed import CHANGES, PARTITIONS, Changed, run_changes
+from tests.upgrades.changed import CHANGES, PARTITIONS, Changed, run_changes, run_on_other_executors
 from tidemark.campaigns.state_stores import HDFS
+from tidemark.formats.contract import JoinKind
 from tidemark.oracle.spark.known_defects import ROCKSDB
 from tidemark.preflight import Effect
 from tidemark.sparkfiles.checkpoint import STATE_FORMAT, STATE_PROVIDER
@@ -28,6 +29,17 @@ def changed(tmp_path_factory) -> dict[str, Changed]:
 @pytest.mark.parametrize("name", ["cores", "moved", "copied", "sink"])
 def test_other_cores_a_moved_checkpoint_and_new_partitions_of_topics_change_no_row(changed, name):
     assert (changed[name].verdict, changed[name].findings, changed[name].refused) == ("VALID", {}, "")
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 3), (3, 1)])
+def test_another_number_of_executors_changes_no_row_of_any_join(tmp_path, before, after):
+    spark = ForeignSpark.of(Path(sys.executable))
+    with own_broker(tmp_path / "broker") as broker:
+        queries = run_on_other_executors(broker.bootstrap, tmp_path / "queries", spark, before, after)
+    assert set(queries) == set(map(str, JoinKind))
+    for name, query in queries.items():
+        assert (query.findings, query.executors) == ([], ({before}, {after})), name
+        assert query.verdict == "VALID" or name == JoinKind.LEFT_SEMI, name  # of which 4.2 loses rows
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from tests.e2e.own_broker import own_broker
 from tests.upgrades.running import words_of
 from tests.upgrades.site import JoinQuery, Site, contract_of
 from tidemark.campaigns.state_stores import HDFS
-from tidemark.formats.contract import Contract
+from tidemark.formats.contract import Contract, JoinKind
 from tidemark.oracle.spark.known_defects import ROCKSDB
 from tidemark.preflight import changes_of_contract, changes_of_settings
 from tidemark.sparkfiles.checkpoint import STATE_FORMAT, STATE_PROVIDER
@@ -58,6 +58,17 @@ class Changed(msgspec.Struct, frozen=True, kw_only=True):
     since: str = ""
 
 
+class Regrouped(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a query on another number of executors: how many there were in each life.
+
+    ``findings`` are those that are no known defect of Spark.
+    """
+
+    verdict: str
+    findings: list[str]
+    executors: tuple[set[int], set[int]]
+
+
 def run_changes(bootstrap: str, folder: Path, spark: ForeignSpark) -> dict[str, Changed]:
     """Both lives of all queries, and what came of each, by name."""
     queries = [
@@ -85,6 +96,41 @@ def run_changes(bootstrap: str, folder: Path, spark: ForeignSpark) -> dict[str, 
             site.feed(at_end=at_end)
             site.await_read(program)
     return {query.name: _judged(site, query, *before[query.name]) for query in queries}
+
+
+def run_on_other_executors(
+    bootstrap: str, folder: Path, spark: ForeignSpark, before: int, after: int
+) -> dict[str, Regrouped]:
+    """Each sort of join, on so many executors in its first life and so many in its second, and what came of it."""
+    queries = [
+        JoinQuery(kind, kind, folder, {STATE_PROVIDER: HDFS, STATE_FORMAT: "2", PARTITIONS: "3"})
+        for kind in map(str, JoinKind)
+    ]
+    site = Site(bootstrap, folder, queries)
+    with site.running(spark, executors=before) as program:
+        for _ in range(2):
+            site.feed()
+            site.await_read(program)
+    firsts = {query.name: read_query_log(query.checkpoint).planned[-1].batch + 1 for query in queries}
+    with site.running(spark, executors=after) as program:
+        for at_end in (False, True):
+            site.feed(at_end=at_end)
+            site.await_read(program)
+    return {query.name: _regrouped(site, query, firsts[query.name]) for query in queries}
+
+
+def _regrouped(site: Site, query: JoinQuery, first: int) -> Regrouped:
+    verdict = site.audit(query, query.checkpoint.parent / "audit").verdict
+    findings = [finding.message for finding in verdict.findings if not finding.defect]
+    return Regrouped(verdict=verdict.verdict, findings=findings, executors=_executors(site, query, first))
+
+
+def _executors(site: Site, query: JoinQuery, first: int) -> tuple[set[int], set[int]]:
+    """How many executors there were when records were written, before a batch and from it on."""
+    lives: tuple[set[int], set[int]] = (set(), set())
+    for record in site.records(query):
+        lives[int(record.header("batch") or 0) >= first].add(int(record.header("executors") or 0))
+    return lives
 
 
 def _judged(site: Site, query: JoinQuery, first: QueryLog, old: Mapping[str, Any]) -> Changed:

@@ -2,12 +2,13 @@
 
 FILE is JSON: ``bootstrap``, and ``queries``, each with ``name``, ``kind``, ``left``, ``right``, ``output`` (topics),
 ``checkpoint``, ``conf``, and what is other than usual: ``delays_s``, ``upper_s``, ``where``, ``more``, ``keys``,
-``condition``, ``equal`` (times, in the place of their bound). ``stall`` is the id of a left row before which the sink
-waits for an hour, so that the program can be killed in the middle of a batch.
+``condition``, ``equal`` (times, in the place of their bound). ``executors`` is how many processes the tasks run in,
+one task each; with 0 they are threads of this one's JVM, ``slots`` of them. ``stall`` is the id of a left row before
+which the sink waits for an hour, so that the program can be killed in the middle of a batch.
 
-Each output record names its query, its batch and the version of Spark that wrote it. A line of JSON on standard output
-says of each query that it was started, or why it ended. A line on standard input is the name of a query to stop; when
-standard input ends, all are stopped.
+Each output record names its query, its batch, the version of Spark that wrote it, and how many executors there were. A
+line of JSON on standard output says of each query that it was started, or why it ended. A line on standard input is
+the name of a query to stop; when standard input ends, all are stopped.
 """
 
 from __future__ import annotations
@@ -37,7 +38,11 @@ def main(path: str) -> None:
     slots = asked["slots"] + sum(
         bool(one.get("stall")) for one in asked["queries"]
     )  # a query that waits keeps one
-    builder = SparkSession.builder.master(f"local[{slots}]").config("spark.ui.enabled", "false")
+    executors = asked.get("executors", 0)
+    master = f"local-cluster[{executors},1,1024]" if executors else f"local[{slots}]"
+    builder = SparkSession.builder.master(master).config("spark.ui.enabled", "false")
+    builder = builder.config("spark.scheduler.minRegisteredResourcesRatio", "1.0")
+    builder = builder.config("spark.scheduler.maxRegisteredResourcesWaitingTime", "120s")
     builder = builder.config("spark.ui.showConsoleProgress", "false")
     session = builder.config("spark.sql.session.timeZone", "UTC").getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
@@ -102,7 +107,9 @@ def sink(bootstrap: str, one: dict):
 
     def write(batch: DataFrame, number: int) -> None:
         query = json.loads((Path(one["checkpoint"]) / "metadata").read_text(encoding="utf-8"))["id"]
+        living = batch.sparkSession.sparkContext._jsc.sc().getExecutorMemoryStatus().size()  # the driver, too
         says = {"query": query, "batch": str(number), "spark": batch.sparkSession.version}
+        says["executors"] = str(living - 1)
         headers = [
             struct(lit(name).alias("key"), lit(value).cast("binary").alias("value"))
             for name, value in says.items()

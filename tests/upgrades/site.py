@@ -92,12 +92,16 @@ class Site:
         kafka.create_topics(bootstrap, topics)
 
     @contextmanager
-    def running(self, spark: ForeignSpark, slots: int = 4) -> Iterator[psutil.Popen]:
-        """The queries that were not refused, in a program of their own; stopped at exit, killed where that fails."""
+    def running(self, spark: ForeignSpark, slots: int = 4, executors: int = 0) -> Iterator[psutil.Popen]:
+        """The queries that were not refused, in a program of their own; stopped at exit, killed where that fails.
+
+        ``executors`` are processes of their own; with none, tasks are threads of the driver.
+        """
         java = find_java()
-        options = f"--driver-memory 2g --driver-class-path {spark.class_path(java)} pyspark-shell"
+        jars = spark.class_path(java)
+        options = f"--driver-memory 2g --driver-class-path {jars} --conf spark.executor.extraClassPath={jars}"
         asked = {
-            "bootstrap": self.bootstrap, "slots": slots,
+            "bootstrap": self.bootstrap, "slots": slots, "executors": executors,
             "queries": [
                 {
                     "name": one.name, "kind": one.kind, "left": self.left, "right": self.right,
@@ -114,7 +118,7 @@ class Site:
                 env={
                     **classic_environment(spark.python),
                     "JAVA_HOME": str(Path(os.path.realpath(java)).parents[1]),
-                    "PYSPARK_SUBMIT_ARGS": options,
+                    "PYSPARK_SUBMIT_ARGS": f"{options} pyspark-shell",
                 },
                 stdin=subprocess.PIPE, stdout=said, stderr=log, cwd=self.folder,
             )  # fmt: skip

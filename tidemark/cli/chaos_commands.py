@@ -32,6 +32,7 @@ from tidemark.cli.shared_options import (
     RedactSalt,
     Resume,
     Sink,
+    Standby,
     StateRows,
     Summary,
     Trace,
@@ -93,6 +94,7 @@ def chaos_command(
     redact: Redact = False,
     redact_salt: RedactSalt = None,
     keep_checkpoint: KeepCheckpoint = False,
+    standby: Standby = False,
     no_diagnosis: NoDiagnosis = False,
     recover_within: RecoverWithin = "",
     progress: Progress = "",
@@ -116,7 +118,7 @@ def chaos_command(
         pipeline=pipeline, seed=seed, impressions=impressions, trace=trace, faults=faults, sink=sink,
         conf=tuple(conf or ()), generator=tuple(shlex.split(generate)), run_dir=run_dir,
         accept=tuple(accept or ()), waive=tuple(waive or ()), redact=redact,
-        redact_salt=redact_salt, keep_checkpoint=keep_checkpoint, diagnosis=not no_diagnosis,
+        redact_salt=redact_salt, keep_checkpoint=keep_checkpoint, standby=standby, diagnosis=not no_diagnosis,
         **in_time(recover_within, progress, watermark_stands, state_rows, hung_after),
     )  # fmt: skip
     run_and_show(options, as_json=as_json)

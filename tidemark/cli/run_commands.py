@@ -35,6 +35,7 @@ from tidemark.cli.shared_options import (
     Redact,
     RedactSalt,
     Sink,
+    Standby,
     StateRows,
     Trace,
     Waive,
@@ -141,7 +142,7 @@ def run_command(
     evidence_format: EvidenceFormat = "auto",
     redact: Redact = False,
     redact_salt: RedactSalt = None,
-    keep_checkpoint: KeepCheckpoint = False,
+    keep_checkpoint: KeepCheckpoint = False, standby: Standby = False,
     no_diagnosis: NoDiagnosis = False,
     recover_within: RecoverWithin = "", progress: Progress = "", watermark_stands: WatermarkStands = "",
     state_rows: StateRows = None, hung_after: HungAfter = "300s", as_json: AsJson = False,
@@ -157,7 +158,7 @@ def run_command(
         accept=tuple(accept or ()), waive=tuple(waive or ()), evidence_format=evidence_format,
         app=app, functions=functions, project=project, py_files=tuple(py_files or ()),
         jars=tuple(jars or ()), packages=tuple(packages or ()), registry=registry,
-        kafka_conf=kafka_conf, redact=redact, redact_salt=redact_salt, keep_checkpoint=keep_checkpoint,
+        kafka_conf=kafka_conf, redact=redact, redact_salt=redact_salt, keep_checkpoint=keep_checkpoint, standby=standby,
         diagnosis=not no_diagnosis, **in_time(recover_within, progress, watermark_stands, state_rows, hung_after),
     )  # fmt: skip
     run_and_show(options, as_json=as_json)

@@ -95,6 +95,13 @@ KeepCheckpoint = Annotated[
         help="Copy the query's checkpoint into the run directory at the end, of a run that failed, too: `checkpoint/`.",
     ),
 ]
+Standby = Annotated[
+    bool,
+    typer.Option(
+        "--standby",
+        help="Keep a second driver ready, with executors of its own: when the driver dies, the query goes on there.",
+    ),
+]
 NoDiagnosis = Annotated[
     bool,
     typer.Option(

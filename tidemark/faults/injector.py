@@ -36,6 +36,9 @@ RECOVERY_S = 240.0
 BATCH_S = 900.0
 """Calibration: a job may take ten minutes to plan its first batch on an overloaded machine (``runner.app_query``)."""
 
+STANDBY_S = 900.0
+"""Calibration: a standby takes 10 s; it is not started before the query has committed a batch."""
+
 LOG_LINES = 20
 """Of the driver's log, in the error that nothing was committed."""
 
@@ -179,6 +182,8 @@ class FaultInjector:
         """
         not_before, is_complete = fault.batch, False
         note_traffic(self._target, fault.spec)
+        if fault.spec.kills_driver:
+            self._until(self._target.spares_driver, "a standby of the driver", STANDBY_S)
         while not is_complete:
             if others_wait and len(self._tried) >= MOST_TRIES:
                 raise _GivenUp
@@ -260,6 +265,8 @@ class FaultInjector:
                 healed_at = line.proof["healed_at_utc"]
                 line.proof["committed_after_heal_s"] = _seconds_since(healed_at, committed_at)
             line.proof["ends_after"] = ends_after
+            if line.killed(FaultComponent.DRIVER):
+                line.proof["recovered_on"] = self._target.driver
         first_s = max(line.recovery_s or 0.0 for line in lines)
         self._say(f"batch {batch} is committed, {first_s:.1f} s after {said}")
         return committed_at

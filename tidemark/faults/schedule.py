@@ -90,6 +90,14 @@ class FaultSpec:
         return any(part.component is component and part.action in NETWORK_ACTIONS for part in self.parts)
 
     @property
+    def kills_driver(self) -> bool:
+        """Whether a driver is killed by it."""
+        return any(
+            part.component is FaultComponent.DRIVER and part.action is not FaultAction.PAUSE
+            for part in self.parts
+        )
+
+    @property
     def parts(self) -> tuple[FaultSpec, ...]:
         """The faults that overlap, in their order, each by itself; of one fault it alone."""
         return (replace(self.once, beside=()), *self.beside)

@@ -16,17 +16,25 @@ from tidemark.waiting import pause
 
 @dataclass(frozen=True)
 class FaultTarget:
-    """One query on one driver; ``rest`` waits for so many seconds, or until the run is aborted.
+    """One query; ``rest`` waits for so many seconds, or until the run is aborted.
 
-    ``traffic`` is what each link had seen when the next fault of the network began to wait for its batch.
+    ``driver_now`` gives the driver that the query runs on, or ran on last. ``spares_driver`` says whether a driver may
+    be killed now, if the query has another one for that. ``traffic`` is what each link had seen when the next fault of
+    the network began to wait for its batch.
     """
 
     stack: Stack
-    driver: str
+    driver_now: Callable[[], str]
     checkpoint: Checkpoint
     progress: SinkProgress
     rest: Callable[[float], object] = pause
+    spares_driver: Callable[[], bool] = lambda: True
     traffic: dict[str, LinkTraffic] = field(default_factory=dict)
+
+    @property
+    def driver(self) -> str:
+        """The component that is the driver."""
+        return self.driver_now()
 
     def carries_data(self, batch: int) -> bool:
         """Whether a planned batch reads anything."""

@@ -52,6 +52,7 @@ from tidemark.runner.programs import Program, program_environment
 from tidemark.runner.query_runs import Query
 from tidemark.runner.run_options import OWN_SINK, RunOptions
 from tidemark.runner.run_watch import RunWatch
+from tidemark.runner.standby import Standby
 from tidemark.runner.table_output import TableFolder
 from tidemark.sparkfiles.checkpoint import Checkpoint
 from tidemark.sparkfiles.query_log import read_query_log
@@ -144,7 +145,11 @@ class LiveRun:
         driver = cleanup.enter_context(self._driver())
         self._options.report("driver", 1, 1)
         again = bool(self._options.fault_specs)
-        return Query(self._stack, driver, self._checkpoint, self._pipeline, again=again)
+        query = Query(self._stack, driver, self._checkpoint, self._pipeline, again=again)
+        if self._options.standby:
+            start = partial(own_driver, self._stack, code=self._options.code)
+            query.standby = cleanup.enter_context(Standby(self._name, start))
+        return query
 
     def _app(self, cleanup: Cleanup) -> AppQuery:
         """The query of a user's job, which has a driver of its own."""
@@ -281,9 +286,13 @@ class LiveRun:
         # In a backlog batch of data follows batch of data; else every other slice or so moves the watermark.
         idle = 0 if self._pace == "backlog" else self._header.slices // 2
         faults = plan_faults(rng, self._options.fault_specs, self._header.slices + idle)
-        broker, driver = self._kafka.broker, query.driver_name
+        broker = self._kafka.broker
         with watch_sink_progress(self._options.sink, broker, self._output, self._checkpoint) as progress:
-            target = FaultTarget(self._stack, driver, self._checkpoint, progress)
+            target = FaultTarget(self._stack, lambda: query.driver_name, self._checkpoint, progress)
+            if (
+                isinstance(query, Query) and query.standby and self._pace == "stepped"
+            ):  # else batches do not wait
+                target = replace(target, spares_driver=query.standby.is_ready)
             injector = FaultInjector(target, faults, self._options.say, self._options.hung_after_s)
             self._watch.injector = injector
             injector.start()

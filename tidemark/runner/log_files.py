@@ -23,12 +23,16 @@ SERVERS = (ComponentKind.BROKER, ComponentKind.REGISTRY, ComponentKind.MASTER, C
 def keep_logs(stack: Stack, drivers: Iterable[Driver], folder: Path) -> None:
     """Copy the logs of a run that had faults or did not finish.
 
-    They are ``driver.log``, the ends of the executors' logs as ``executor-APPLICATION-NUMBER.log``, and those of
-    brokers, schema registry, master and workers, by the names of the components.
+    They are ``driver.log``, of a standby on which the query went on ``driver-2.log`` and so on, the ends of the
+    executors' logs as ``executor-APPLICATION-NUMBER.log``, and those of brokers, schema registry, master and workers,
+    by the names of the components.
     """
-    for driver in dict.fromkeys(drivers):
+    lives = list(dict.fromkeys(drivers))
+    for number, component in enumerate(dict.fromkeys(driver.name for driver in lives), 1):
+        name = "driver.log" if number == 1 else f"driver-{number}.log"
         with suppress(TidemarkError):  # the driver is gone, and its log with it
-            (folder / "driver.log").write_text(stack.logs(driver.name, None), encoding="utf-8")
+            (folder / name).write_text(stack.logs(component, None), encoding="utf-8")
+    for driver in lives:
         for log in sorted(stack.state_dir.glob(f"worker-*/{driver.app_id}/*/stderr")):
             name = f"executor-{driver.app_id}-{log.parent.name}.log"
             (folder / name).write_text(tail(log, LINES), encoding="utf-8")

@@ -275,6 +275,8 @@ def _must_be_possible(options: RunOptions, spec: StackSpec) -> None:
             f"jars and packages cannot be added to the driver {options.driver!r}, which runs already",
             hint="leave out `driver`: the run starts a driver of its own with them",
         )
+    if options.standby:
+        _must_have_standby(options, spec)
     if options.app:
         _must_run_a_job(options, spec)
     if options.python is not None and options.sink == SINKS[0]:
@@ -285,6 +287,21 @@ def _must_be_possible(options: RunOptions, spec: StackSpec) -> None:
                 detail=f"it is a data source with Arrow writers, which the one of {str(options.python)!r} has not",
                 hint="add --sink spark, Spark's own Kafka sink (at-least-once); or take PySpark 4.1 or newer",
             )
+
+
+def _must_have_standby(options: RunOptions, spec: StackSpec) -> None:
+    """Refuse a standby where the driver is not the run's own."""
+    others = {
+        "the driver is the job's own": options.app,
+        f"the driver {options.driver!r} is somebody else's": options.driver,
+        f"the stack is {spec.backend}": "processes" not in POWERS[spec.backend],
+    }
+    if why := [words for words, holds in others.items() if holds]:
+        raise UsageError(
+            "this run cannot have a standby",
+            detail=why[0],
+            hint="leave out --standby: a driver that is killed is started again at once",
+        )
 
 
 def _must_run_a_job(options: RunOptions, spec: StackSpec) -> None:

@@ -26,6 +26,7 @@ from tidemark.errors import (
     TidemarkError,
 )
 from tidemark.runner.programs import Program
+from tidemark.runner.standby import Standby
 from tidemark.sparkfiles.checkpoint import Checkpoint
 from tidemark.stack import Driver, Stack
 
@@ -61,10 +62,12 @@ class QueryRun:
 class Query:
     """A query on one driver, started and asked through a program (``start(driver, session_id)``). A context manager.
 
-    Not for several threads at once. ``start_s`` is how long it may take to start.
+    Not for several threads at once. ``start_s`` is how long it may take to start. With a ``standby`` it goes on there
+    when its driver dies.
     """
 
     start_s = START_S
+    standby: Standby | None = None
 
     def __init__(
         self, stack: Stack, driver: Driver, checkpoint: Checkpoint, start: Callable[[Driver, str], Program],
@@ -103,6 +106,7 @@ class Query:
             self._stack.note_application(self._driver.name, app_id)
             self._driver = self._stack.driver(self._driver.name)
             self.runs[-1] = replace(self.runs[-1], driver=self._driver, log_start=0)
+        self._prepare_standby()
 
     def plan(self) -> dict[str, Any]:
         """The ``plan`` of the query before it is started, as text, and the session's watermark ``policy``."""
@@ -194,10 +198,25 @@ class Query:
         self._opened.close()
         self._opened = ExitStack()
         if not self._lives():
-            self._stack.start(self._driver.name, warm=False)  # the batch that is run again is its first job
+            self._driver = self._next_driver()
         self._open(self._stack.driver(self._driver.name))
         if command not in ("plan", "start"):  # otherwise the caller sends that command again
             self.ask("start", self.start_s)
+            self._prepare_standby()
+
+    def _next_driver(self) -> Driver:
+        """The standby, if it is ready, or else the driver that died, started again."""
+        taken = self.standby.take() if self.standby else None
+        if taken is not None:
+            return taken
+        self._stack.start(self._driver.name, warm=False)  # the batch that is run again is its first job
+        return self._stack.driver(self._driver.name)
+
+    def _prepare_standby(self) -> None:
+        """Have the next standby started, once the first batch of this run is committed."""
+        first = self.runs[-1].first_batch
+        if self.standby:
+            self.standby.prepare(lambda: first in self._checkpoint.committed())
 
     def _must_live(self) -> None:
         if not self._lives():

@@ -75,7 +75,8 @@ class RunOptions:
     is not said, the stack's own, or for an external stack without one that which ``TIDEMARK_KAFKA_CONF`` names.
     ``evidence_format`` is how trace, output and state are stored (:data:`EVIDENCE_FORMATS`). ``redact`` keeps redacted
     evidence only: pseudonyms for ids and keys, no other values; ``redact_salt`` is a file with the salt of these.
-    ``keep_checkpoint`` copies the checkpoint into the run directory at the end.
+    ``keep_checkpoint`` copies the checkpoint into the run directory at the end. ``standby`` keeps a second driver
+    ready, with executors of its own, on which the query goes on when its driver dies.
     ``diagnosis``: of an ``INVALID`` run it is asked which other contract or delivery explains it, for up to 5 seconds.
 
     Demands of time, each of which makes a run that breaks it ``INVALID``, and one that does not show it ``UNKNOWN``:
@@ -113,6 +114,7 @@ class RunOptions:
     redact: bool = False
     redact_salt: Path | None = None
     keep_checkpoint: bool = False
+    standby: bool = False
     diagnosis: bool = True
     recover_within_s: float | None = None
     progress_during_faults: str = ""
@@ -175,7 +177,8 @@ class RunOptions:
     @property
     def has_own_driver(self) -> bool:
         """Whether the run starts a driver that no other run uses, if none is named."""
-        return not self.driver and bool(self.fault_specs or self.sends_code or self.jars or self.packages)
+        needs_one = self.fault_specs or self.sends_code or self.jars or self.packages or self.standby
+        return not self.driver and bool(needs_one)
 
     def kept_pipeline(self, run_dir: Path) -> Path | None:
         """The copy of a pipeline file in a run directory; ``None`` for a bundled pipeline."""
@@ -214,6 +217,7 @@ class RunOptions:
             parts += ["--conf", pair]
         parts += ["--redact"] if self.redact else []
         parts += ["--keep-checkpoint"] if self.keep_checkpoint else []
+        parts += ["--standby"] if self.standby else []
         parts += [] if self.diagnosis else ["--no-diagnosis"]
         parts += ["--redact-salt", str(self.redact_salt)] if self.redact_salt else []
         for defect in self.accept:

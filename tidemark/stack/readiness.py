@@ -23,6 +23,8 @@ from tidemark.stack.runtime import Runtime
 from tidemark.waiting import wait_until
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from confluent_kafka.admin import AdminClient
 
 UP_S = 180.0
@@ -129,16 +131,35 @@ def round_trip(broker: str | Mapping[str, str], unless: Callable[[], object], *,
     """Create a topic on ``brokers`` brokers, write a record, read it back, delete the topic.
 
     ``broker`` is an address, or the settings of a client with a login. ``unless`` raises to end the wait. Raises
-    ``KafkaRefused`` if the brokers do not let a client with these settings in.
+    ``KafkaRefused`` if the brokers do not let a client with these settings in. It is made again if a broker does not
+    answer: one that was just started again may leave the cluster once more, and its clients forget it.
     """
     from confluent_kafka import KafkaException
 
-    from tidemark.kafka.connection import NOT_ALLOWED, address_of, not_done
+    from tidemark.kafka.connection import NO_ANSWER, NOT_ALLOWED, address_of, not_done
 
     topic = f"tidemark-ready-{uuid.uuid4().hex[:8]}"
     await_brokers(broker, brokers, unless)
+    failed: list[KafkaException] = []
+
+    def made() -> bool:
+        try:
+            _write_and_read(broker, topic, brokers, unless)
+        except KafkaException as error:
+            failed.append(error)
+            if error.args[0].code() not in NO_ANSWER:
+                raise
+            return False
+        return True
+
     try:
-        _write_and_read(broker, topic, brokers, unless)
+        wait_until(
+            made,
+            ROUND_TRIP_S,
+            lambda: f"a round trip through {address_of(broker)}; the last failed: {failed[-1]}",
+            unless=unless,
+            poll_s=0.2,
+        )
     except KafkaException as error:
         if error.args[0].code() in NOT_ALLOWED:
             what = f"create, write, read and delete a topic ({topic!r}, to try it)"
@@ -188,7 +209,7 @@ def _write_and_read(
         created = admin.create_topics([new_topic], operation_timeout=30)[topic]
         at = address_of(broker)
         wait_until(created.done, ROUND_TRIP_S, lambda: f"the broker at {at} to create a topic", unless=unless)
-        created.result()
+        _must_be_there(created)
         producer.produce(topic, b"ready", partition=0, on_delivery=must_be_allowed)
         producer.poll(0)
         consumer.assign([TopicPartition(topic, 0, 0)])
@@ -200,6 +221,17 @@ def _write_and_read(
             _must_see_group(admin, topic)
     finally:
         consumer.close()
+
+
+def _must_be_there(created: Future[None]) -> None:
+    """Raise why a topic could not be created; an earlier request whose answer was lost may have created it."""
+    from confluent_kafka import KafkaError, KafkaException
+
+    try:
+        created.result()
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise
 
 
 def _must_see_group(admin: AdminClient, group: str) -> None:

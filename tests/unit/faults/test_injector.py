@@ -117,7 +117,7 @@ def batches(tmp_path):
 
 
 def injector_of(batches, stack, *faults, output=None, say=lambda _text: None, recovery_s=SOON_S):
-    target = FaultTarget(stack, "driver", batches.checkpoint, output or Output())
+    target = FaultTarget(stack, lambda: "driver", batches.checkpoint, output or Output())
     return FaultInjector(target, faults, say, recovery_s)
 
 

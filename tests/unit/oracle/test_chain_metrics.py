@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.unit.oracle.chain_runs import ChainRun
-from tests.unit.oracle.test_chains import COUNTS, ONCE, THEN_COUNTED, counted
+from tests.unit.oracle.test_chains import COUNTS, ONCE, THEN_COUNTED, WINDOWS_JOINED, counted
 
 SAVE, ONCE_WITHIN, JOIN = "stateStoreSave", "dedupeWithinWatermark", "symmetricHashJoin"
 METRICS = ("numRowsUpdated", "numRowsRemoved", "numRowsTotal", "numRowsDroppedByWatermark")
@@ -162,3 +162,26 @@ def test_a_run_without_reports_says_so() -> None:
         "the state was not read",
         "there is no progress report of an operator with a state: its metrics were not compared",
     ]
+
+
+@pytest.mark.parametrize("is_exchanged", [False, True])
+def test_the_sides_of_a_join_of_two_windows_may_be_exchanged_in_the_query(is_exchanged: bool) -> None:
+    run = ChainRun(WINDOWS_JOINED).batch("a1 u 1, a2 u 2", "b1 v 3, b2 v 15")
+    of_left, of_right = (SAVE, (1, 0, 1, 0)), (SAVE, (2, 0, 2, 0))
+    sides = [of_right, of_left] if is_exchanged else [of_left, of_right]
+    run.versions = {"spark": "4.2.0"}
+    run.reports = [
+        {
+            "batchId": 0,
+            "stateOperators": [
+                {"operatorName": name, **dict(zip(METRICS, numbers, strict=True))}
+                for name, numbers in [(JOIN, (0, 0, 0, 0)), *sides]
+            ],
+        }
+    ]
+    assert wrong(run) == []
+    account = run.judge().spark_account
+    assert account is not None
+    assert account.metric_batches == 1
+    run.reports[0]["stateOperators"][1]["numRowsTotal"] += 1
+    assert len(wrong(run)) == 1

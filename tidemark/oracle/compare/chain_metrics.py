@@ -8,9 +8,11 @@ were late for it. What these are is in ``tidemark.oracle.model.operators``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from tidemark.oracle.compare.chain_comparison import Predicted
+from tidemark.oracle.compare.operator_states import orders_of
 from tidemark.oracle.compare.spark_account import METRICS, SparkAccount
 from tidemark.oracle.findings import Finding, FindingLog
 from tidemark.oracle.input.chain_history import ChainHistory
@@ -20,8 +22,25 @@ from tidemark.oracle.spark.spark_versions import minor_version
 Report = Mapping[str, Any]
 
 
+@dataclass
+class ComparedMetrics:
+    """What came of a comparison: what is wrong, of which metrics there is none, and the batches that were compared.
+
+    ``others`` says of which batches Spark reports other operators than the chain has.
+    """
+
+    findings: list[Finding] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    others: list[str] = field(default_factory=list)
+    batches: int = 0
+
+
 class ChainMetrics:
-    """Compares the reports of all operators; ``inconclusive`` says of which something is missing."""
+    """Compares the reports of all operators; ``inconclusive`` says of which something is missing.
+
+    A query may have the sides of a join exchanged, which does not change its rows: the order of the operators is taken
+    in which least is wrong.
+    """
 
     def __init__(
         self, history: ChainHistory, predicted: Predicted, account: SparkAccount, finding_log: FindingLog
@@ -40,36 +59,53 @@ class ChainMetrics:
                 "there is no progress report of an operator with a state: its metrics were not compared"
             )
             return
-        others = []
-        for batch, counted in zip(self._history.batches, self._predicted.counts, strict=True):
-            plan = batch.plan
+        tried = list[ComparedMetrics]()
+        for order in orders_of(self._predicted.model.chain.last):
+            tried.append(compared := self._compared(reports, [number for number, _ in order]))
+            if compared.batches and not (compared.findings or compared.others):
+                break
+        best = min(tried, key=lambda one: (-one.batches, len(one.findings)))
+        for finding in best.findings:
+            self._finding_log.add(finding)
+        self.account.metric_batches += best.batches
+        self.inconclusive += best.missing
+        # Where no report fits, the plan is one that is not described; where one does not, something is missing in it.
+        (self.inconclusive if best.batches else self.account.notes).extend(best.others[:1])
+
+    def _compared(self, reports: Mapping[int, Sequence[Report]], order: Sequence[int]) -> ComparedMetrics:
+        compared = ComparedMetrics()
+        for batch, counts in zip(self._history.batches, self._predicted.counts, strict=True):
+            plan, counted = batch.plan, [counts[number] for number in order]
             operators = reports.get(plan.batch)
             if operators is None or not plan.committed:
                 continue
             names, wanted = [str(one.get("operatorName")) for one in operators], [name for name, _ in counted]
             if names != wanted:
-                others.append(
+                compared.others.append(
                     f"the metrics of batch {plan.batch} were not compared: Spark reports the operators"
                     f" {', '.join(names) or 'none'}, the chain has {', '.join(wanted)}"
                 )
             elif plan.runs == 1 and not plan.failed_tasks:
-                self.account.metric_batches += 1
-                self._compare(plan.batch, operators, counted)
-        # Where no report fits, the plan is one that is not described; where one does not, something is missing in it.
-        (self.inconclusive if self.account.metric_batches else self.account.notes).extend(others[:1])
+                compared.batches += 1
+                self._compare(plan.batch, operators, counted, compared)
+        return compared
 
     def _compare(
-        self, batch: int, operators: Sequence[Report], counted: Sequence[tuple[str, Counts]]
+        self,
+        batch: int,
+        operators: Sequence[Report],
+        counted: Sequence[tuple[str, Counts]],
+        compared: ComparedMetrics,
     ) -> None:
         is_known = minor_version(self._history.manifest.versions.get("spark", "")) is not None
         for place, (report, (name, counts)) in enumerate(zip(operators, counted, strict=True), 1):
             for metric, count in zip(METRICS, counts, strict=True):
                 reported = report.get(metric)
                 if reported is None:
-                    self.inconclusive.append(f"Spark's report of batch {batch} has no {metric} of {name}")
+                    compared.missing.append(f"Spark's report of batch {batch} has no {metric} of {name}")
                 elif count not in (None, reported) and (is_known or metric != "numRowsRemoved"):
                     message = (
                         f"Spark reports {reported:,} {METRICS[metric]} in batch {batch} ({metric} of {name}, operator"
                         f" {place} of the report); its own rules give {count:,}"
                     )
-                    self._finding_log.add(Finding(property="wrong_metrics", message=message, batch=batch))
+                    compared.findings.append(Finding(property="wrong_metrics", message=message, batch=batch))
