@@ -41,6 +41,8 @@ def main(path: str) -> None:
     executors = asked.get("executors", 0)
     master = f"local-cluster[{executors},1,1024]" if executors else f"local[{slots}]"
     builder = SparkSession.builder.master(master).config("spark.ui.enabled", "false")
+    if executors:  # so many are waited for before the first job
+        builder = builder.config("spark.cores.max", str(executors))
     builder = builder.config("spark.scheduler.minRegisteredResourcesRatio", "1.0")
     builder = builder.config("spark.scheduler.maxRegisteredResourcesWaitingTime", "120s")
     builder = builder.config("spark.ui.showConsoleProgress", "false")

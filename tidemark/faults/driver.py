@@ -38,10 +38,10 @@ def inject_into_driver(
         return None
     line = target.injected(fault, now.batch, proof)
     if spec.action is not FaultAction.PAUSE:
-        target.stack.kill(target.driver)
-        if spec.point is CommitPoint.DELETED_COMMIT:
+        if spec.point is CommitPoint.DELETED_COMMIT:  # before anybody can start the next driver
             _remove_commit(target, now.batch)
             line.proof["commit_removed_utc"] = now_utc()
+        target.stack.kill(target.driver)
         return line
     try:
         target.rest(spec.duration_s)
@@ -127,7 +127,7 @@ def _throttle(target: FaultTarget) -> commit_points.Throttle:
 
 
 def _remove_commit(target: FaultTarget, batch: int) -> None:
-    """Remove the entry of a batch from the commit log of a query that has no driver, with Hadoop's checksum of it."""
+    """Remove the entry of a batch from the commit log of a query whose driver is stopped, with Hadoop's checksum."""
     commits = target.checkpoint.path / "commits"
     (commits / str(batch)).unlink()
     (commits / f".{batch}.crc").unlink(missing_ok=True)

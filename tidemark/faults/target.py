@@ -18,9 +18,9 @@ from tidemark.waiting import pause
 class FaultTarget:
     """One query; ``rest`` waits for so many seconds, or until the run is aborted.
 
-    ``driver_now`` gives the driver that the query runs on, or ran on last. ``spares_driver`` says whether a driver may
-    be killed now, if the query has another one for that. ``traffic`` is what each link had seen when the next fault of
-    the network began to wait for its batch.
+    ``driver_now`` gives the driver that the query runs on, or ran on last. ``standby_is_settled``: there is another
+    one, on which it goes on, or it is known that there is none. ``traffic`` is what each link had seen when the next
+    fault of the network began to wait for its batch.
     """
 
     stack: Stack
@@ -28,7 +28,7 @@ class FaultTarget:
     checkpoint: Checkpoint
     progress: SinkProgress
     rest: Callable[[float], object] = pause
-    spares_driver: Callable[[], bool] = lambda: True
+    standby_is_settled: Callable[[], bool] = lambda: True
     traffic: dict[str, LinkTraffic] = field(default_factory=dict)
 
     @property

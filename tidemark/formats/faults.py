@@ -213,8 +213,9 @@ class Fault(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fie
     offsets (``ends``), also before the batch was planned and after it was committed (``ends_before``, ``ends_after``);
     the next batch of each sink partition in the exactly-once sink's ``ledger``, or the ``rows`` of the batch by sink
     partition in the output of Spark's own. ``again`` is the same of the second kill of ``kill-twice``; ``at_utc`` is
-    then its time. Of a fault that was not ``injected`` it has the batches in which it was ``tried``, and for how many
-    seconds each; ``batch`` is then missing.
+    then its time. Of a driver that was killed ``recovered_on`` is the driver on which the batch was committed: the
+    same, started again, or a standby. Of a fault that was not ``injected`` it has the batches in which it was
+    ``tried``, and for how many seconds each; ``batch`` is then missing.
 
     Of a fault of the network ``proof`` has what was set in the proxy or the packet filter (``toxics``), the
     ``traffic`` of the link ``before``, ``during`` and ``after`` (bytes ``received`` there and ``passed`` on in

@@ -52,7 +52,7 @@ from tidemark.runner.programs import Program, program_environment
 from tidemark.runner.query_runs import Query
 from tidemark.runner.run_options import OWN_SINK, RunOptions
 from tidemark.runner.run_watch import RunWatch
-from tidemark.runner.standby import Standby
+from tidemark.runner.standby import standby_of
 from tidemark.runner.table_output import TableFolder
 from tidemark.sparkfiles.checkpoint import Checkpoint
 from tidemark.sparkfiles.query_log import read_query_log
@@ -123,11 +123,14 @@ class LiveRun:
             traces = [self._trace, self._directory.file("flush")]
             self._watch = RunWatch(self._contract, traces, self._inputs, self._checkpoint, query)
             self._options.watch(self._watch)
-            cleanup.callback(self._finish, collector)
+            cleanup.callback(self._finish, collector, query)
             self._query(collector, query)
 
-    def _finish(self, collector: Collector) -> None:
+    def _finish(self, collector: Collector, query: Query | AppQuery) -> None:
         self._watch.waits("")
+        if isinstance(query, Query) and query.standby:
+            for failure in query.standby.failures():
+                collector.note(f"the query had no standby for a time: {failure}")
         self._options.report("evidence", 0, 1)
         collector.finish()
         self._options.report("evidence", 1, 1)
@@ -147,8 +150,7 @@ class LiveRun:
         again = bool(self._options.fault_specs)
         query = Query(self._stack, driver, self._checkpoint, self._pipeline, again=again)
         if self._options.standby:
-            start = partial(own_driver, self._stack, code=self._options.code)
-            query.standby = cleanup.enter_context(Standby(self._name, start))
+            query.standby = cleanup.enter_context(standby_of(self._stack, self._name, self._options.code))
         return query
 
     def _app(self, cleanup: Cleanup) -> AppQuery:
@@ -289,10 +291,9 @@ class LiveRun:
         broker = self._kafka.broker
         with watch_sink_progress(self._options.sink, broker, self._output, self._checkpoint) as progress:
             target = FaultTarget(self._stack, lambda: query.driver_name, self._checkpoint, progress)
-            if (
-                isinstance(query, Query) and query.standby and self._pace == "stepped"
-            ):  # else batches do not wait
-                target = replace(target, spares_driver=query.standby.is_ready)
+            waits = self._pace == "stepped"  # else batches come while a standby is started
+            if waits and isinstance(query, Query) and query.standby:
+                target = replace(target, standby_is_settled=query.standby.is_settled)
             injector = FaultInjector(target, faults, self._options.say, self._options.hung_after_s)
             self._watch.injector = injector
             injector.start()

@@ -295,12 +295,15 @@ def _must_have_standby(options: RunOptions, spec: StackSpec) -> None:
         "the driver is the job's own": options.app,
         f"the driver {options.driver!r} is somebody else's": options.driver,
         f"the stack is {spec.backend}": "processes" not in POWERS[spec.backend],
+        "no slice is published while one is started, so that watermarks stand": options.watermark_stands_at_most_s
+        and options.pace in (None, "stepped"),
     }
     if why := [words for words, holds in others.items() if holds]:
         raise UsageError(
             "this run cannot have a standby",
             detail=why[0],
-            hint="leave out --standby: a driver that is killed is started again at once",
+            hint="leave out --standby: a driver that is killed is started again at once"
+            + (", or --watermark-stands-at-most" if options.watermark_stands_at_most_s else ""),
         )
 
 

@@ -27,6 +27,7 @@ def own_driver(stack: Stack, name: str, code: PipelineCode) -> Iterator[Driver]:
         yield driver
     finally:
         stack.stop(driver.name)
+        shutil.rmtree(stack.work_dir(name) / "jars", ignore_errors=True)
 
 
 def jars_of(code: PipelineCode) -> list[Path]:

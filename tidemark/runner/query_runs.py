@@ -126,7 +126,7 @@ class Query:
             except (_DriverDied, TidemarkError) as error:
                 if self._lives():
                     if isinstance(error, DeadlineExceeded) and command in _HUNG:
-                        hint = "see driver.log in the run directory; --hung-after waits for longer"
+                        hint = "see the driver's log in the run directory; --hung-after waits for longer"
                         hung, what = _HUNG[command]
                         raise hung(
                             what, timeout_s, detail=error.detail, hint=hint, is_answering=False
@@ -189,7 +189,7 @@ class Query:
             f"the driver of the query died {FRUITLESS_RUNS} times in a row without committing a batch",
             detail=f"batch {self.runs[-1].first_batch} was run each time; the driver died {len(self.runs)} "
             f"times in total",
-            hint="see driver.log in the run directory; also check that the machine has enough free memory",
+            hint="see the driver's log in the run directory; also check that the machine has enough free memory",
         )
 
     def _start_again(self, command: str) -> None:

@@ -1,77 +1,98 @@
 """A standby: a second driver, with executors of its own, on which a query goes on whose driver dies.
 
 It is started in a thread while the query runs, and runs no query until then. The next one is started once the query has
-committed a batch on it, so that its start does not slow the recovery.
+committed a batch on it, so that its start does not slow the recovery. Where there is none, because it could not be
+started or has died, the driver that died is started again, as without a standby.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack
-from types import TracebackType
-from typing import Self
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack, contextmanager, suppress
 
-from tidemark.stack import Driver
-from tidemark.waiting import wait_until
+from tidemark.errors import TidemarkError
+from tidemark.runner.own_driver import own_driver
+from tidemark.runner.pipeline_code import PipelineCode
+from tidemark.stack import Driver, Stack
 
-BATCH_S = 900.0
-"""Calibration: a job may take ten minutes to plan its first batch on an overloaded machine."""
+POLL_S = 0.1
+"""How often is asked whether a batch was committed, and whether a driver that is not needed any more has begun."""
 
 
 class Standby:
-    """The standby of one query. A context manager, whose end ends the drivers that it has started.
+    """The standby of one query; :func:`standby_of` makes it. Only the thread of the query takes it."""
 
-    ``start`` starts a driver of a name, and ends it.
-    """
-
-    def __init__(self, name: str, start: Callable[[str], AbstractContextManager[Driver]]) -> None:
+    def __init__(self, stack: Stack, name: str, code: PipelineCode) -> None:
+        self._stack = stack
         self._name = name
-        self._start = start
+        self._code = code
+        self._failures: list[str] = []
         self._started = 0
+        self._starting = ""
         self._drivers = ExitStack()
         self._threads = ThreadPoolExecutor(1, "standby-driver")
         self._next: Future[Driver] | None = None
         self._over = threading.Event()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, _t: type[BaseException] | None, _e: BaseException | None, _b: TracebackType | None
-    ) -> None:
-        self._over.set()
-        self._threads.shutdown(cancel_futures=True)
-        self._drivers.close()
 
     def prepare(self, may_begin: Callable[[], bool]) -> None:
         """Start one in the background as soon as ``may_begin`` says so, unless there is one that was not taken."""
         if self._next is None:
             self._next = self._threads.submit(self._prepared, may_begin)
 
-    def is_ready(self) -> bool:
-        """Whether a driver could be taken now; raises the ``TidemarkError`` of one that could not be started."""
-        if self._next is None or not self._next.done():
-            return False
-        self._next.result()
-        return True
+    def is_settled(self) -> bool:
+        """Whether a driver can be taken now, or it is known that there is none."""
+        prepared = self._next
+        return prepared is not None and prepared.done()
 
     def take(self) -> Driver | None:
-        """The driver, which is the caller's from then on; ``None`` if it is not ready."""
-        if not self.is_ready() or self._next is None:
+        """The driver, which is the caller's from then on; ``None`` if there is none that lives."""
+        prepared = self._next
+        if prepared is None or not prepared.done():
             return None
-        driver, self._next = self._next.result(), None
-        return driver
+        self._next = None
+        try:
+            driver = prepared.result()
+            if self._stack.driver(driver.name).app_id == driver.app_id:
+                return driver
+            self._failures.append(f"{driver.name} was started again by somebody else")
+        except TidemarkError as error:
+            self._failures.append(error.message)
+        return None
+
+    def failures(self) -> list[str]:
+        """Why there was none, each time that one could not be started or had died."""
+        prepared = self._next
+        error = prepared.exception() if prepared is not None and prepared.done() else None
+        return [*self._failures, *([error.message] if isinstance(error, TidemarkError) else [])]
+
+    def end(self) -> None:
+        """End all that were started; one that is being started is killed."""
+        self._over.set()
+        prepared = self._next
+        try:
+            while prepared is not None and not wait([prepared], POLL_S).done:
+                with suppress(TidemarkError):  # it has not begun, or is dead
+                    self._stack.kill(self._starting)
+            self._threads.shutdown()
+        finally:
+            self._drivers.close()
 
     def _prepared(self, may_begin: Callable[[], bool]) -> Driver:
-        wait_until(
-            lambda: self._over.is_set() or may_begin(),
-            BATCH_S,
-            lambda: "a batch to be committed before a standby is started",
-            poll_s=0.1,
-        )
-        if self._over.is_set():
-            raise CancelledError
+        while not may_begin():  # for as long as the query runs: it says itself that it hung
+            if self._over.wait(POLL_S):
+                raise CancelledError
         self._started += 1
-        return self._drivers.enter_context(self._start(f"{self._name}-standby-{self._started}"))
+        self._starting = f"{self._name}-standby-{self._started}"
+        return self._drivers.enter_context(own_driver(self._stack, self._starting, self._code))
+
+
+@contextmanager
+def standby_of(stack: Stack, name: str, code: PipelineCode) -> Iterator[Standby]:
+    """The standby of a query with this name and code, ended at exit."""
+    standby = Standby(stack, name, code)
+    try:
+        yield standby
+    finally:
+        standby.end()

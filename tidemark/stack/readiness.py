@@ -156,10 +156,14 @@ def round_trip(broker: str | Mapping[str, str], unless: Callable[[], object], *,
         wait_until(
             made,
             ROUND_TRIP_S,
-            lambda: f"a round trip through {address_of(broker)}; the last failed: {failed[-1]}",
+            lambda: f"a record to come back from {address_of(broker)}",
             unless=unless,
             poll_s=0.2,
         )
+    except DeadlineExceeded as error:
+        error.detail = error.detail or "; ".join(map(str, failed[-1:]))
+        error.hint = error.hint or "`tidemark doctor` checks memory, disk and ports"
+        raise
     except KafkaException as error:
         if error.args[0].code() in NOT_ALLOWED:
             what = f"create, write, read and delete a topic ({topic!r}, to try it)"

@@ -87,7 +87,7 @@ def test_a_driver_is_killed_when_its_batch_is_committed_and_recovers_with_the_ne
     assert 1 in batches.checkpoint.committed()
 
 
-def test_the_commit_is_removed_while_the_driver_is_dead_and_the_batch_recovers_when_it_is_committed_anew(
+def test_the_commit_is_removed_before_the_driver_is_dead_and_the_batch_recovers_when_it_is_committed_anew(
     batches,
 ):
     stack = Committing(batches, 2)

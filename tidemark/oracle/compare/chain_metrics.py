@@ -64,7 +64,7 @@ class ChainMetrics:
             tried.append(compared := self._compared(reports, [number for number, _ in order]))
             if compared.batches and not (compared.findings or compared.others):
                 break
-        best = min(tried, key=lambda one: (-one.batches, len(one.findings)))
+        best = min(tried, key=lambda one: (-one.batches, len(one.findings), len(one.others)))
         for finding in best.findings:
             self._finding_log.add(finding)
         self.account.metric_batches += best.batches
