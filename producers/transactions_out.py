@@ -116,7 +116,11 @@ class Transactions:
         return committed is not None and committed == written
 
     def _ends(self, level: IsolationLevel) -> list[int] | None:
-        """The end of each partition; ``None`` if one has no leader that answers now."""
+        """The end of each partition; ``None`` if one has no leader that answers now.
+
+        Another client asks then: one that has learned of a leader sends its epoch with each request, and learns of the
+        next one minutes later; until then the broker refuses all of them (``FENCED_LEADER_EPOCH``).
+        """
         if self._admin is None:
             self._admin = AdminClient(self._broker)
         asked = {
@@ -130,6 +134,7 @@ class Transactions:
             if error.args[0].code() not in MOVING:
                 raise _refused("the ends of the input topics are not known", error) from error
             self._last_error = f" ({error.args[0].str()})"
+            self._admin = None
             return None
         self._last_error = ""
         return ends

@@ -15,14 +15,19 @@ FENCED = KafkaError.FENCED_LEADER_EPOCH
 
 
 class Admin:
-    """Answers with the end of a log whose control record is there after so many requests, or with an error."""
+    """Answers with the end of a log whose control record is there after so many requests, or with an error.
+
+    As the real one, it does not learn of a new leader.
+    """
 
     def __init__(self, answers):
-        self.answers = list(answers)
+        self.answers = answers
+        self.is_stale = False
 
     def list_offsets(self, asked, isolation_level, request_timeout):
         def result(_timeout_s):
-            answer = self.answers.pop(0)
+            answer = FENCED if self.is_stale else self.answers.pop(0)
+            self.is_stale = answer == FENCED
             if answer in (FENCED, KafkaError.TOPIC_AUTHORIZATION_FAILED):
                 raise KafkaException(KafkaError(answer))
             return SimpleNamespace(offset=answer)
@@ -36,8 +41,8 @@ def ended(monkeypatch):
     """A function: ends a transaction of one record whose partition answers so; returns what was not asked for."""
 
     def end(*answers):
-        admin = Admin(answers)
-        monkeypatch.setattr(transactions_out, "AdminClient", lambda _settings: admin)
+        left = list(answers)
+        monkeypatch.setattr(transactions_out, "AdminClient", lambda _settings: Admin(left))
         producer = SimpleNamespace(
             init_transactions=lambda _s: None,
             begin_transaction=lambda: None,
@@ -47,7 +52,7 @@ def ended(monkeypatch):
         transactions = Transactions({}, {})
         transactions.producer(1, "clicks", 0)
         transactions.end(1, "commit", lambda: None)
-        return admin.answers
+        return left
 
     return end
 
