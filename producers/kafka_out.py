@@ -194,8 +194,11 @@ class KafkaOut:
         return [self._producer] if second is None else [self._producer, second]
 
     def _poll(self, timeout_s: float) -> None:
+        """Process the callbacks of all producers: an error of one that sends nothing counts as outstanding, too."""
         self._since_poll = 0
         self._latest.poll(timeout_s)
+        for producer in self._producers():
+            producer.poll(0)
         if self._failed is not None:
             raise self._refused(*self._failed)
 
