@@ -1,6 +1,6 @@
 """How long a query takes to commit a batch after a fault, and of a driver where the seconds go.
 
-    python -m bench.recovery [--each 5] [--impressions 4000]
+    python -m bench.recovery [--each 5] [--impressions 4000] [--only driver]
 
 One run for each sort of fault, on a stack of its own in a folder of its own, with so many of them; every run has to be
 right. A recovery is from the injection to the commit of the batch that was hit. A broker that is killed is out for a
@@ -134,6 +134,7 @@ def main() -> None:
         prog="python -m bench.recovery", description=__doc__.split("\n", maxsplit=1)[0]
     )
     parser.add_argument("--each", type=int, default=5, help="faults of each sort")
+    parser.add_argument("--only", action="append", choices=list(FAULTS), help="these sorts; repeatable")
     parser.add_argument("--impressions", type=int, default=4000)
     args = parser.parse_args()
     paths.runs_dir().mkdir(exist_ok=True)
@@ -143,6 +144,8 @@ def main() -> None:
         try:
             stack = up(StackSpec(), home=home)
             for what, (fault, aim_s) in FAULTS.items():
+                if args.only and what not in args.only:
+                    continue
                 if what == "network of an executor" and not packet_links.is_possible():
                     say(f"{what} is left out: it takes root and iptables")
                     continue

@@ -196,9 +196,8 @@ class KafkaOut:
     def _poll(self, timeout_s: float) -> None:
         """Process the callbacks of all producers: an error of one that sends nothing counts as outstanding, too."""
         self._since_poll = 0
-        self._latest.poll(timeout_s)
         for producer in self._producers():
-            producer.poll(0)
+            producer.poll(timeout_s if producer is self._latest else 0)
         if self._failed is not None:
             raise self._refused(*self._failed)
 

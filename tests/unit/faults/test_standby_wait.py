@@ -32,7 +32,7 @@ THEIRS = StackSpec("external", external=External("b:9092", "sc://d:1", str(Path(
 
 
 class Settled:
-    """A standby that is settled once it is told so; says how often it was asked."""
+    """Stands for ``Standby.is_settled``: false until ``told`` is set. ``asked`` counts the calls."""
 
     def __init__(self):
         self.told, self.asked = threading.Event(), 0

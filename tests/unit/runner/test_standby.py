@@ -173,12 +173,17 @@ def do_batch(stack, batch):
         (stack.state_dir / "checkpoint" / name / str(batch)).write_text("v1\n{}")
 
 
+def lose_driver(stack, standby, begun, *others):
+    """The query's driver dies, with others, when its standby is ready; the query is asked for its status then."""
+    do_batch(stack, 1)
+    until(standby.is_settled, "the standby")
+    stack.dead |= {"own", *others}
+    begun.ask("status", 1.0)
+
+
 def test_a_query_goes_on_on_its_standby_and_the_next_is_started_after_a_batch(stack):
     with standby_of(stack, "run-1", CODE) as standby, query(stack, standby) as begun:
-        do_batch(stack, 1)
-        until(standby.is_settled, "the standby")
-        stack.dead.add("own")
-        begun.ask("status", 1.0)
+        lose_driver(stack, standby, begun)
         assert [run.driver.name for run in begun.runs] == ["own", "run-1-standby-1"]
         assert begun.driver_name == "run-1-standby-1"
         assert begun.runs[-1].first_batch == 2
@@ -199,10 +204,7 @@ def test_a_driver_that_dies_before_its_standby_is_ready_is_started_again(stack):
 
 def test_a_standby_that_dies_in_its_first_batch_is_started_again(stack):
     with standby_of(stack, "run-1", CODE) as standby, query(stack, standby) as begun:
-        do_batch(stack, 1)
-        until(standby.is_settled, "the standby")
-        stack.dead.add("own")
-        begun.ask("status", 1.0)
+        lose_driver(stack, standby, begun)
         stack.dead.add("run-1-standby-1")
         begun.ask("status", 1.0)
         assert [run.driver.app_id for run in begun.runs[1:]] == [
@@ -213,10 +215,7 @@ def test_a_standby_that_dies_in_its_first_batch_is_started_again(stack):
 
 def test_a_dead_standby_leaves_the_driver_to_be_started_again(stack):
     with standby_of(stack, "run-1", CODE) as standby, query(stack, standby) as begun:
-        do_batch(stack, 1)
-        until(standby.is_settled, "the standby")
-        stack.dead |= {"own", "run-1-standby-1"}
-        begun.ask("status", 1.0)
+        lose_driver(stack, standby, begun, "run-1-standby-1")
         assert begun.driver_name == "own"
         assert stack.said == ["begin run-1-standby-1", "start own"]
 

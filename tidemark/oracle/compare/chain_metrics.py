@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidemark.oracle.compare.chain_comparison import Predicted
-from tidemark.oracle.compare.operator_states import orders_of
+from tidemark.oracle.compare.operator_states import in_best_order
 from tidemark.oracle.compare.spark_account import METRICS, SparkAccount
 from tidemark.oracle.findings import Finding, FindingLog
 from tidemark.oracle.input.chain_history import ChainHistory
@@ -59,12 +59,11 @@ class ChainMetrics:
                 "there is no progress report of an operator with a state: its metrics were not compared"
             )
             return
-        tried = list[ComparedMetrics]()
-        for order in orders_of(self._predicted.model.chain.last):
-            tried.append(compared := self._compared(reports, [number for number, _ in order]))
-            if compared.batches and not (compared.findings or compared.others):
-                break
-        best = min(tried, key=lambda one: (-one.batches, len(one.findings), len(one.others)))
+        best = in_best_order(
+            self._predicted.model.chain.last,
+            lambda order: self._compared(reports, [number for number, _ in order]),
+            lambda one: (len(one.others), len(one.findings), not one.batches),
+        )
         for finding in best.findings:
             self._finding_log.add(finding)
         self.account.metric_batches += best.batches

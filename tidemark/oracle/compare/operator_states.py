@@ -8,9 +8,10 @@ compared whatever their order. Of a row of a join its key is compared, its time 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import product
+from typing import TypeVar
 
 import msgspec
 
@@ -25,6 +26,8 @@ from tidemark.oracle.input.chain_history import ChainHistory
 from tidemark.oracle.model.operators import StoredRow, in_order
 from tidemark.oracle.model.reported_operators import JOIN
 from tidemark.oracle.spark.time_ranges import LEFT, RIGHT
+
+T = TypeVar("T")
 
 MOST_ORDERS = 16
 """In so many orders of the sides of joins states are compared at most."""
@@ -67,18 +70,32 @@ def compare_states(
             read.setdefault(row.batch, []).append(row)
     committed = {batch.plan.batch for batch in history.batches if batch.plan.committed}
     batches = sorted(read.keys() & committed & predicted.states.keys())
-    tried = list[ComparedStates]()
-    for order in orders_of(predicted.model.chain.last):
-        tried.append(compared := ComparedStates())
+
+    def compared(order: Sequence[Place]) -> ComparedStates:
+        one = ComparedStates()
         for batch in batches:
-            compare_batch(batch, read[batch], predicted.states[batch], compared, order)
-        if not compared.findings and compared.batches:
-            break
-    best = min(tried, key=lambda one: (not one.batches, len(one.findings)))
+            compare_batch(batch, read[batch], predicted.states[batch], one, order)
+        return one
+
+    best = in_best_order(
+        predicted.model.chain.last, compared, lambda one: (not one.batches, len(one.findings))
+    )
     for finding in best.findings:
         finding_log.add(finding)
     account.state_batches += best.batches
     account.notes += best.notes
+
+
+def in_best_order(
+    last: chain.Step, compare: Callable[[list[Place]], T], wrong: Callable[[T], tuple[int, ...]]
+) -> T:
+    """Of the comparisons in all orders of the operators the first with nothing wrong, or else that with least."""
+    tried = list[T]()
+    for order in orders_of(last):
+        tried.append(compared := compare(order))
+        if not any(wrong(compared)):
+            break
+    return min(tried, key=wrong)
 
 
 def orders_of(last: chain.Step) -> list[list[Place]]:
