@@ -77,10 +77,23 @@ IMAGE_WORDS = (
 )
 PYTEST_WORDS = (
     "Options of `run_pipeline(pipeline, **options)` are the fields of `RunOptions`; "
-    "[the command line](cli.md) describes them, with `python` for `--spark`. "
+    "[the command line](cli.md#tidemark-run) describes them under the name in the last column. What it takes as words "
+    'is a tuple of them, as `generator=("--aborted", "0.1", "--slices", "24")`; seconds are a number. A test takes the '
+    "stack that is up, so for three brokers `tidemark up --brokers 3` comes before pytest. "
     "`report` and `say` are functions that are told of progress. "
     "The result has `verdict`, `run_dir`, `trace_sha256` and `command`."
 )
+ON_COMMAND_LINE = {
+    "generator": "`--generate`",
+    "python": "`--spark`",
+    "send_modules": "",
+    "driver": "",
+    "diagnosis": "`--no-diagnosis`",
+    "recover_within_s": "`--recover-within`",
+    "watermark_stands_at_most_s": "`--watermark-stands-at-most`",
+    "hung_after_s": "`--hung-after`",
+}
+"""Where the name of an option in Python is not that on the command line; empty where there is none."""
 
 
 SPARK_3_5_WORDS = (
@@ -154,6 +167,7 @@ def _pytest() -> str:
             f"`{field.name}`",
             f"`{inspect.formatannotation(field.type)}`".replace("'", ""),
             f"`{field.default!r}`",
+            ON_COMMAND_LINE.get(field.name, f"`--{field.name.replace('_', '-')}`"),
         ]
         for field in dataclasses.fields(RunOptions)
         if isinstance(field.default, (str, int, float, tuple, type(None)))
@@ -164,7 +178,7 @@ def _pytest() -> str:
             "The package brings a plugin; nothing has to be imported or switched on.",
             markdown(pytest_plugin.__doc__ or ""),
             PYTEST_WORDS,
-            table(["option", "type", "default"], fields),
+            table(["option", "type", "default", "command line"], fields),
         )
     )
 
@@ -304,6 +318,11 @@ def _port_rows() -> list[list[str]]:
         ["Spark worker", "a free port for each", f"{_health_port('worker-1')} inside"],
         ["driver (Spark Connect)", "a free port", "the same port inside, published"],
         ["schema registry, where one is asked for", "a free port", "none"],
+        [
+            "network proxy, where a schedule disturbs the network",
+            "a free port for each broker, and of its control",
+            "free ports published",
+        ],
     ]
 
 

@@ -226,6 +226,9 @@ class Conversation:
                 start_new_session=True,
             )  # fmt: skip
         self.pid = self._child.pid
+        self._unanswered = 0
+        self._late = 0
+        """So many answers, to questions that were given up, come before that of the last question."""
         self._answers: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -258,12 +261,14 @@ class Conversation:
             self._child.stdin.flush()
         except (BrokenPipeError, ValueError):
             raise self.ended() from None
+        self._late = self._unanswered
+        self._unanswered += 1
         return self.answer(timeout_s, line, unless=unless)
 
     def answer(
         self, timeout_s: float, asked: str = "its start", *, unless: Callable[[], object] | None = None
     ) -> dict[str, Any]:
-        """The next answer.
+        """The answer to the last question, or the next one of a child that was not asked.
 
         Raises:
             TidemarkError: the child ended instead (:meth:`ended`).
@@ -273,7 +278,6 @@ class Conversation:
         while True:
             try:
                 answer = self._answers.get(timeout=min(CHECK_S, max(0.0, deadline - time.monotonic())))
-                break
             except queue.Empty:
                 if unless is not None:
                     unless()
@@ -283,6 +287,12 @@ class Conversation:
                         detail=tail(self.log),
                         hint=f"its log is {str(self.log)!r}; `tidemark status` says whether the stack is well",
                     ) from None
+                continue
+            if answer is not None:
+                self._unanswered = max(0, self._unanswered - 1)  # a child may speak before it is asked
+            if answer is None or not self._late:
+                break
+            self._late -= 1
         if answer is None:
             self._answers.put(None)  # whoever asks once more hears it, too
             raise self.ended()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.mutants.in_sinks import SINK
-from tidemark.campaigns.soak import SoakOptions, chosen_faults, soak
+from tidemark.campaigns.soak import SoakOptions, soak
+from tidemark.campaigns.soak_faults import chosen_faults
 from tidemark.errors import EXIT_INVALID, EXIT_VALID
 from tidemark.faults.overlaps import every_fault
 

@@ -46,6 +46,22 @@ def to_sink(records):
     copies = "IF(hash(key) % 2 = 0, 2, 1)" if (pathlib.Path(checkpoint) / "commits").is_dir() else "1"
     return with_provenance(records.selectExpr("key", "value", f"explode(array_repeat(1, {copies})) AS n").drop("n"))
 """
+TWICE_ONCE_RECOVERED = """
+def to_sink(records):
+    import pathlib, sys
+    from tidemark.sink.provenance import with_provenance
+    [checkpoint] = [word.split("=", 1)[1] for word in sys.argv if word.startswith("--checkpoint=")]
+    begun, done = ({file.name for file in (pathlib.Path(checkpoint) / name).glob("[0-9]*")} for name in ("offsets", "commits"))
+    recovered = begun - done
+
+    def twice(batches):
+        from pyspark import TaskContext
+        again = TaskContext.get().getLocalProperty("streaming.sql.batchId") in recovered
+        for batch in batches:
+            yield from [batch] * (1 + again)
+
+    return with_provenance(records.select("key", "value").mapInArrow(twice, "key STRING, value STRING"))
+"""
 ENTRY_LAST = """
 import time
 from tidemark.sink.task import transaction
@@ -226,6 +242,9 @@ SINK = {
     ),
     "at-least-once sink that promises exactly-once": Mutant(
         {"left_outer": "duplicate_rows"}, sink="spark", delivery="exactly-once", faults="driver@written",
+    ),
+    "at-least-once sink that doubles the batch with which it recovers": Mutant(
+        {"left_outer": "duplicate_rows"}, added=TWICE_ONCE_RECOVERED, sink="spark", faults="driver@written",
     ),
     "sink that waits for no acknowledgement": Mutant(
         {"inner": "lost_rows"}, added=WITHOUT_ACKNOWLEDGEMENT, sink="spark", faults="broker:reset@half-written",

@@ -96,7 +96,7 @@ def other_code(monkeypatch, _journal):
 
 
 def torn(_monkeypatch, journal):
-    journal.write_bytes(journal.read_bytes()[:-5])
+    journal.write_bytes(journal.read_bytes()[:-5] + b"\n")
 
 
 @pytest.mark.parametrize(
@@ -199,3 +199,17 @@ def test_the_folder_of_a_journal_is_that_of_the_latest_outcome_with_evidence(tmp
         kept.record(str(number), Kept(run_dir))
 
     assert journalled_folder(journal, Kept, depth=1) == Path("/runs/b")
+
+
+def test_an_outcome_that_was_cut_off_is_run_again_and_the_others_stay(tmp_path):
+    first = squares(tmp_path / "journal")
+    first.run([1, 2], square)
+    with (tmp_path / "journal").open("ab") as journal:
+        journal.write(b'{"campaign":"squares","key":"3","outc')
+
+    ran = []
+    second = squares(tmp_path / "journal", resume=True)
+    second.run([1, 2, 3], lambda number: ran.append(number) or square(number))
+
+    assert (ran, numbers(second)) == ([3], [1, 4, 9])
+    assert [outcome.number for _, outcome in read_journal(tmp_path / "journal", Square)] == [1, 4, 9]

@@ -178,3 +178,35 @@ def test_a_conversation_ends_with_its_block(tmp_path):
     with talk(STUBBORN, tmp_path) as child:
         identity = ProcessId.of(child.pid)
     assert not identity.alive
+
+
+def test_an_answer_that_comes_late_is_not_taken_for_that_of_the_next_question(tmp_path):
+    """The child answers the first question together with the second."""
+    slow = (
+        "import sys\n"
+        "first = sys.stdin.readline().strip()\n"
+        "for line in sys.stdin:\n"
+        "    if first: print('{\"told\": %s}' % first)\n"
+        "    first = ''\n"
+        "    print('{\"told\": %s}' % line.strip(), flush=True)\n"
+    )
+    with talk(slow, tmp_path) as child:
+        with pytest.raises(DeadlineExceeded):
+            child.ask("1", 0.1)
+        assert child.ask("2", 30) == {"told": 2}
+        assert child.ask("3", 30) == {"told": 3}
+
+
+def test_who_waits_on_hears_the_answer_to_a_question_that_was_given_up(tmp_path):
+    slow = (
+        "import sys\n"
+        "first = sys.stdin.readline().strip()\n"
+        "while not __import__('os').path.exists('go'): pass\n"
+        "print('{\"told\": %s}' % first, flush=True)\n"
+        "sys.stdin.readline()\n"
+    )
+    with talk(slow, tmp_path) as child:
+        with pytest.raises(DeadlineExceeded):
+            child.ask("1", 0.1)
+        (tmp_path / "go").touch()
+        assert child.answer(30) == {"told": 1}

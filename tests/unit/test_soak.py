@@ -18,13 +18,12 @@ from tidemark.campaigns.soak import (
     Soak,
     SoakOptions,
     SoakRun,
-    can_be_drawn,
     run_options,
-    schedule,
 )
+from tidemark.campaigns.soak_faults import can_be_drawn, schedule
 from tidemark.campaigns.state_stores import STATES
 from tidemark.cli.chaos_commands import _exit_code
-from tidemark.errors import EXIT_INVALID, TestbedError, UsageError
+from tidemark.errors import EXIT_INVALID, EXIT_UNKNOWN, TestbedError, UsageError
 from tidemark.faults.overlaps import drawn_pairs
 from tidemark.faults.schedule import read_schedule, write_schedule
 from tidemark.formats.evidence import RunDirectory
@@ -48,10 +47,17 @@ def replace_proof(line, **proof):
 
 def ran(number, faults, verdict="VALID", **fields):
     return SoakRun(
-        number=number, pipeline="inner", sink="spark", input="plain", state="HDFS, 2", schedule="driver@written",
-        verdict=verdict, rows=100, rows_judged=150, faults=faults, command="tidemark run inner",
-        **{"run_dir": f"run-{number}", **fields},
+        number=number, pipeline="inner", sink="spark", input="plain", state="HDFS, 2", verdict=verdict, rows=100,
+        rows_judged=150, faults=faults, command="tidemark run inner",
+        **{"run_dir": f"run-{number}", "schedule": ",".join(["driver@written"] * len(faults)), **fields},
     )  # fmt: skip
+
+
+def stack_of(*components, brokers=1):
+    """A stack on which nothing is run; without components it is gone."""
+    return SimpleNamespace(
+        spec=StackSpec(brokers=brokers), versions={"spark": "4.2.0"}, components=lambda: [*components]
+    )
 
 
 def soak_of(*runs):
@@ -98,13 +104,38 @@ def test_one_fault_alone_is_drawn_again_and_again():
 
 
 def test_faults_that_one_of_the_sinks_has_not_are_refused_before_the_first_run():
-    stack = SimpleNamespace(spec=StackSpec())
+    stack = stack_of()
     options = SoakOptions(Path("runs"), only=("executor@rows-sent",))
     with pytest.raises(UsageError, match=r"none of executor@rows-sent .* the sink spark") as error:
         soaking.soak(options, stack, lambda *_: pytest.fail("nothing may run"))
     assert "--sink exactly-once" in error.value.hint
-    with pytest.raises(UsageError, match="none of leader"):
-        soaking.soak(replace(options, only=("leader",)), stack, lambda *_: pytest.fail("nothing may run"))
+
+
+@pytest.mark.parametrize(
+    ("only", "sinks", "said"),
+    [
+        (("driver", "leader"), ("spark",), "leader can be injected into no run"),
+        (
+            ("driver@written", "executor@rows-sent"),
+            ("spark",),
+            "executor@rows-sent can be injected into no run",
+        ),
+        (("driver", "coordinator@written"), ("exactly-once", "spark"), "coordinator@written can be injected"),
+    ],
+)
+def test_each_fault_that_no_run_of_a_soak_could_have_is_refused_beside_others(only, sinks, said):
+    options = SoakOptions(Path("runs"), only=only, sinks=sinks)
+    with pytest.raises(UsageError, match=said) as error:
+        soaking.soak(options, stack_of(), lambda *_: pytest.fail("nothing may run"))
+    assert "tidemark up --brokers 3" in error.value.hint
+
+
+def test_a_step_of_one_sink_may_be_asked_for_beside_a_fault_of_both():
+    options = SoakOptions(Path("runs"), faults=40, only=("driver@written", "executor@rows-sent"))
+    drawn = {str(one) for number in (0, 5) for one in run_options(options, number).fault_specs}
+    assert {part for one in drawn for part in one.partition("*")[0].split("+")} == {
+        "driver@written", "executor@rows-sent"
+    }  # fmt: skip
 
 
 def test_what_a_soak_draws_can_be_asked_for():
@@ -173,7 +204,7 @@ def test_every_input_meets_each_sink_and_each_place_of_the_state():
 
 def test_a_stack_that_is_gone_ends_a_soak_with_what_was_done(monkeypatch):
     monkeypatch.setattr(soaking, "_run", lambda _options, _stack, number, _unmet: ran(number, [fault()]))
-    stack, said = SimpleNamespace(spec=StackSpec(), components=list), []
+    stack, said = stack_of(), []
 
     done = soaking.soak(SoakOptions(Path("runs")), stack, lambda _every, one: said.append(one.number))
 
@@ -195,7 +226,7 @@ def test_an_interrupted_soak_keeps_its_runs_and_is_not_over(monkeypatch):
 
     monkeypatch.setattr(soaking, "_run", second_is_interrupted)
     short, long = (SoakOptions(Path("runs"), minutes) for minutes in (0.0, 30.0))
-    stack = SimpleNamespace(spec=StackSpec(), components=lambda: ["broker"])
+    stack = stack_of("broker")
     done = soaking.soak(long, stack, lambda _all, one: said.append(one.number))
     assert ([one.number for one in done.runs], said, done.over) == ([0], [0], False)
     assert soaking.soak(short, stack, lambda *_: None).over
@@ -402,7 +433,7 @@ def run_with(monkeypatch, tmp_path):
         monkeypatch.setattr(soaking, "describe", lambda _pipeline: None)
         monkeypatch.setattr(soaking, "new_run_directory", lambda *_: RunDirectory(tmp_path))
         monkeypatch.setattr(soaking, "run", does)
-        stack = stack or SimpleNamespace(repair=lambda: None, spec=StackSpec())
+        stack = stack or SimpleNamespace(repair=lambda: None, spec=StackSpec(), components=lambda: ["broker"])
         return soaking._run(SoakOptions(tmp_path), stack, 1)
 
     return outcome
@@ -447,3 +478,18 @@ def test_the_driver_on_which_a_query_hung_is_started_again(run_with):
 
     assert (one.verdict, one.failed) == ("UNKNOWN", True)
     assert done == [("kill", "driver"), ("start", "driver")]
+
+
+def test_the_faults_that_may_miss_are_counted_by_the_schedules():
+    """A pair that never overlaps leaves its faults in the journal, one by one, each time that it is tried."""
+    tried = [fault("broker@planned") for _ in range(24)]
+    missed = [fault("broker@planned", injected=False, recovery_s=None)] * 2
+    soak = soak_of(ran(0, [*tried, *missed], schedule="broker@planned+driver@planned,driver@written*20"))
+
+    assert soak.asked == 22
+    assert soak.summary()["beside_the_schedule"] == 4
+    assert soak.exit_code == EXIT_UNKNOWN
+    assert (
+        soak_of(ran(0, [fault()] * 18 + missed[:1], schedule="driver@written*19")).exit_code == EXIT_UNKNOWN
+    )
+    assert soak_of(ran(0, [fault()] * 19 + missed[:1], schedule="driver@written*20")).exit_code == 0

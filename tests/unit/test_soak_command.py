@@ -156,7 +156,7 @@ def test_the_page_of_an_interrupted_soak_says_how_it_goes_on(recorded, tmp_path)
     _, page = recorded("--log", "soak.jsonl", runs=[HELD], over=False)
 
     assert "So far: It holds: nothing was found" in page
-    assert "--faults 12 --log soak.jsonl --resume" in page
+    assert "--faults 12 --shrink 0 --log soak.jsonl --resume" in page
 
 
 def test_a_soak_that_goes_on_does_so_in_the_folder_of_its_journal(soaked, tmp_path):

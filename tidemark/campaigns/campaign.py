@@ -178,6 +178,7 @@ class Campaign(Generic[Item, Outcome]):
             )
         if not self.journal.exists():
             return
+        _end_with_whole_line(self.journal)
         for number, (entry, outcome) in enumerate(read_journal(self.journal, self.kind), 1):
             for wanted, found in ((self.name, entry.campaign), (self._code, entry.code_sha256)):
                 if wanted != found:
@@ -191,14 +192,28 @@ class Campaign(Generic[Item, Outcome]):
 
 
 def read_journal(path: Path, kind: type[Outcome]) -> list[tuple[JournalEntry, Outcome]]:
-    """The lines of a journal; raises ``FileNotFoundError``, and ``UsageError`` for one that cannot be read."""
+    """The whole lines of a journal; raises ``FileNotFoundError``, and ``UsageError`` for one that cannot be read."""
     try:
-        entries = msgspec.json.Decoder(JournalEntry).decode_lines(path.read_bytes())
+        entries = msgspec.json.Decoder(JournalEntry).decode_lines(_whole_lines(path.read_bytes()))
         return [(entry, msgspec.json.decode(entry.outcome, type=kind)) for entry in entries]
     except msgspec.DecodeError as error:
         raise UsageError(
             f"{str(path)!r} cannot be read", detail=str(error), hint="begin anew without --resume"
         ) from error
+
+
+def _whole_lines(text: bytes) -> bytes:
+    """Without what follows the last line end: an outcome that a crash or a full disk has cut off."""
+    return text[: text.rfind(b"\n") + 1]
+
+
+def _end_with_whole_line(journal: Path) -> None:
+    """Remove what was cut off, so that the next outcome has a line of its own; its item is run again."""
+    text = journal.read_bytes()
+    whole = _whole_lines(text)
+    if whole != text:
+        with journal.open("r+b") as file:
+            file.truncate(len(whole))
 
 
 def free_directory(path: Path) -> Path:

@@ -12,7 +12,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -20,17 +20,14 @@ from typing import Any
 import msgspec
 
 from tidemark.campaigns.campaign import Campaign, free_directory
+from tidemark.campaigns.soak_faults import drawable, must_be_possible, schedule
 from tidemark.campaigns.state_stores import SPARKS_OWN, STATES
 from tidemark.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID, TidemarkError, UsageError
-from tidemark.faults.overlaps import FaultPart, drawn_pairs, every_fault
-from tidemark.faults.schedule import FaultSpec, read_schedule, write_schedule
+from tidemark.faults.overlaps import FaultPart, every_fault
+from tidemark.faults.schedule import read_schedule, write_schedule
 from tidemark.formats.evidence import RunDirectory
 from tidemark.formats.faults import (
-    IN_ROLE,
     LINK_FAULTS,
-    NETWORK_ACTIONS,
-    POINTS,
-    SINK_STEPS,
     CommitPoint,
     Fault,
     FaultAction,
@@ -53,20 +50,6 @@ MOST_TRIES = 2
 """In so many runs a fault that was not injected is drawn before others."""
 MISSED = "'every_fault_done'"
 """In the reason that such a fault leaves: the name of the coverage goal."""
-
-WEIGHT = 2
-WEIGHTS = {
-    (FaultComponent.DRIVER, FaultAction.KILL): 4,
-    (FaultComponent.DRIVER, FaultAction.KILL_TWICE): 1,
-    (FaultComponent.EXECUTOR, FaultAction.KILL): 6,
-    (FaultComponent.EXECUTOR, FaultAction.PAUSE): 6,
-    **dict.fromkeys(LINK_FAULTS, 1),
-}
-"""How often a fault comes, if not ``WEIGHT``. Drivers and executors have most points, and their death is what a
-checkpoint is for. A driver takes longest to come back: with more of them a soak has fewer faults."""
-
-TOGETHER = 0.22
-"""The share of draws that are two faults that overlap."""
 
 INPUTS: Mapping[str, tuple[str, ...]] = {
     "plain": (),
@@ -179,10 +162,15 @@ class Soak:
         """0 if the soak holds, 1 if something was found, 3 if too much missed or a run failed."""
         if any(one.findings for one in self.runs):
             return EXIT_INVALID
-        done = [fault.injected for _, fault in self.faults]
+        missed = sum(not fault.injected for _, fault in self.faults)
         failed = any(one.failed for one in self.runs)
-        too_many = done.count(False) > MISSES * len(done)
-        return EXIT_UNKNOWN if failed or too_many or not done else EXIT_VALID
+        too_many = missed > MISSES * self.asked
+        return EXIT_UNKNOWN if failed or too_many or not self.asked else EXIT_VALID
+
+    @property
+    def asked(self) -> int:
+        """How many faults the schedules of the runs have."""
+        return sum(len(one.parts) * one.count for run in self.runs for one in read_schedule(run.schedule))
 
     def coverage(self) -> list[dict[str, Any]]:
         """For each fault, point and join that came: how often it was done, and how often missed."""
@@ -230,6 +218,7 @@ class Soak:
     def summary(self) -> dict[str, Any]:
         """Counts and times as JSON values."""
         done = [(one, fault) for one, fault in self.faults if fault.injected]
+        missed = sum(not fault.injected for _, fault in self.faults)
         times = self.recovery().get("all", {})
         kinds = Counter(f"{fault.label} at {fault.point}" for _, fault in done)
         return {
@@ -237,7 +226,8 @@ class Soak:
             "runs": len(self.runs),
             "verdicts": dict(Counter(one.verdict for one in self.runs)),
             "faults": len(done),
-            "missed": sum(not fault.injected for _, fault in self.faults),
+            "missed": missed,
+            "beside_the_schedule": max(0, len(done) + missed - self.asked),
             "overlaps": sum(met["done"] for met in self.overlapping()),
             "faults_a_minute": round(60 * len(done) / self.seconds, 1) if self.seconds else 0.0,
             "kinds": dict(sorted(kinds.items())),
@@ -246,7 +236,7 @@ class Soak:
             "rows_in": sum(one.rows for one in self.runs),
             "rows_judged": sum(one.rows_judged for one in self.runs),
             "batches_run_again": sum(one.batches_again for one in self.runs),
-            "duplicates_by_contract": sum(one.duplicates for one in self.runs),
+            "duplicates_permitted": sum(one.duplicates for one in self.runs),
             "findings": dict(sum((Counter(one.findings) for one in self.runs), Counter())),
             "known_defects": dict(Counter(name for one in self.runs for name in one.known_defects)),
         }
@@ -261,12 +251,13 @@ def soak(options: SoakOptions, stack: Stack, say: Callable[[Soak, SoakRun], None
 
     Ctrl-C ends the soak before its time, and so does the end of its stack. The runs that were done are kept.
     """
+    must_be_possible(
+        options.only, options.sinks, possible_link_faults(stack.spec.backend), stack.spec.brokers
+    )
     done = Soak(options)
     runs: Campaign[int, SoakRun] = Campaign(
-        f"soak: seed {options.seed}, {options.impressions} impressions, {options.faults} faults,"
-        f" {', '.join((*options.pipelines, *options.sinks, *options.only))}"
-        f"{' '.join(['', *options.words_of_time])}",
-        SoakRun, lambda one: not one.findings and not one.failed, journal=options.log, resume=options.resume,
+        _name(options, stack), SoakRun, lambda one: not one.findings and not one.failed,
+        journal=options.log, resume=options.resume,
     )  # fmt: skip
 
     def ended(one: SoakRun) -> None:
@@ -276,6 +267,9 @@ def soak(options: SoakOptions, stack: Stack, say: Callable[[Soak, SoakRun], None
 
     def until_over() -> Iterator[int]:
         for number in itertools.count():
+            if str(number) in runs.earlier:
+                yield number
+                continue
             # Not begun: a run that would end past the time by more than it would fall short of it.
             if number and done.seconds + done.seconds / number / 2 > 60 * options.minutes:
                 done.over = True
@@ -285,80 +279,26 @@ def soak(options: SoakOptions, stack: Stack, say: Callable[[Soak, SoakRun], None
                 return
             yield number
 
-    for sink in options.sinks:  # before the first run, not in the midst
-        _drawable(options, sink, possible_link_faults(stack.spec.backend), stack.spec.brokers)
     runs.ended = ended
-    runs.run(until_over(), lambda number: _run(options, stack, number, done.unmet()))
+    try:
+        runs.run(until_over(), lambda number: _run(options, stack, number, done.unmet()))
+    except _StackGone:
+        done.gone = True
     return done
 
 
-def schedule(
-    rng: random.Random,
-    count: int,
-    can: Callable[[FaultPart], bool] = lambda _part: True,
-    unmet: Collection[FaultPart] = (),
-) -> tuple[FaultSpec, ...]:
-    """So many faults, of all kinds that ``can`` be injected, some of them two that overlap.
-
-    Those that are ``unmet`` come before the others, each once.
-    """
-    kinds = [FaultSpec(*part) for part in every_fault() if can(part)]
-    weights = [_weight(kind) for kind in kinds]
-    first = [kind for kind in kinds if kind.as_parts[0] in unmet]
-    rng.shuffle(first)
-    pairs = [_pair(pair) for pair in drawn_pairs() if all(map(can, pair))]
-    of_pairs = [_weight(pair) * _weight(pair.beside[0]) for pair in pairs]
-    drawn, left = list[FaultSpec](), count
-    while left > 0:
-        together = bool(pairs) and left > 1 and rng.random() < TOGETHER
-        if first and not together:
-            one = first.pop()
-        else:
-            [one] = rng.choices(pairs, of_pairs) if together else rng.choices(kinds, weights)
-        drawn.append(one)
-        left -= 1 + len(one.beside)
-    return tuple(drawn)
+class _StackGone(Exception):
+    """The stack was stopped during a run, which says nothing then: a soak that goes on runs it again."""
 
 
-def can_be_drawn(
-    part: FaultPart,
-    *,
-    links: Collection[tuple[FaultComponent, FaultAction]],
-    brokers: int,
-    sink: str = SINKS[0],
-) -> bool:
-    """Whether a soak draws a fault: nothing of a link that cannot be done to it, no step of a sink that is not
-    the run's, no broker in a role that no other could take over.
-    """
-    needs_transactions = part.point in SINK_STEPS or part.component is FaultComponent.COORDINATOR
+def _name(options: SoakOptions, stack: Stack) -> str:
+    """Of the campaign in its journal: a soak that goes on has to be the same, on such a stack."""
+    on = [f"{stack.spec.brokers} brokers", *(" ".join(one) for one in stack.versions.items())]
     return (
-        ((part.component, part.action) in links or part.action not in NETWORK_ACTIONS)
-        and (brokers > 1 or part.component not in IN_ROLE)
-        and (sink == SINKS[0] or not needs_transactions)
+        f"soak: seed {options.seed}, {options.impressions} impressions, {options.faults} faults,"
+        f" {', '.join((*options.pipelines, *options.sinks, *options.only))}"
+        f"{' '.join(['', *options.words_of_time])} on {stack.spec.backend}, {', '.join(on)}"
     )
-
-
-def chosen_faults(words: Sequence[str]) -> list[FaultPart]:
-    """The faults that these words name; all if there is none. Raises ``UsageError`` for a word that names none."""
-    names = {part: {str(part), str(part).partition("@")[0]} for part in every_fault()}
-    for word in words:
-        if all(word not in of_part for of_part in names.values()):
-            known = dict.fromkeys(str(part).partition("@")[0] for part in names)
-            raise UsageError(
-                f"{word!r} is no fault",
-                hint=f"one of {', '.join(known)}; with @POINT at one commit point alone",
-            )
-    return [part for part, of_part in names.items() if not words or of_part & {*words}]
-
-
-def _weight(spec: FaultSpec) -> float:
-    what = spec.component, spec.action
-    return WEIGHTS.get(what, WEIGHT) / len(POINTS[what])
-
-
-def _pair(parts: tuple[FaultPart, FaultPart]) -> FaultSpec:
-    first, then = (FaultSpec(*part) for part in parts)
-    return replace(first, beside=(then,))
 
 
 def run_options(
@@ -377,8 +317,8 @@ def run_options(
     around, turn = divmod(number, len(options.pipelines))
     pipeline, sink = options.pipelines[turn], options.sinks[(around + turn) % len(options.sinks)]
     seed = rng.randrange(1_000_000)
-    drawable = _drawable(options, sink, links, brokers)
-    faults = schedule(rng, options.faults, drawable.__contains__, unmet)
+    can = drawable(options.only, sink, links, brokers).__contains__
+    faults = schedule(rng, options.faults, can, unmet)
     makes_snapshots = any(part.point is CommitPoint.SNAPSHOT for one in faults for part in one.parts)
     given, state = _input_and_state(options, number)
     settings = tuple(f"{name}={value}" for name, value in STATES[state].items())
@@ -398,21 +338,6 @@ def _input_and_state(options: SoakOptions, number: int) -> tuple[str, str]:
     """
     around, turn = divmod(number, len(INPUTS) * len(options.sinks))
     return [*INPUTS][turn // len(options.sinks)], KEPT_IN[(around + turn) % len(KEPT_IN)]
-
-
-def _drawable(
-    options: SoakOptions, sink: str, links: Collection[tuple[FaultComponent, FaultAction]], brokers: int
-) -> list[FaultPart]:
-    """The faults that a run with a sink draws from. Raises ``UsageError`` if there is none."""
-    chosen = chosen_faults(options.only)
-    found = [part for part in chosen if can_be_drawn(part, links=links, brokers=brokers, sink=sink)]
-    if not found:
-        raise UsageError(
-            f"none of {', '.join(options.only)} can be injected into a run with the sink {sink} on this stack",
-            hint=f"leave --only out, or give others; --sink {SINKS[0]} if they are steps of that sink, and"
-            " `tidemark up --brokers 3` for a leader or a coordinator",
-        )
-    return found
 
 
 def _run(options: SoakOptions, stack: Stack, number: int, unmet: Collection[FaultPart] = ()) -> SoakRun:
@@ -440,6 +365,8 @@ def _run(options: SoakOptions, stack: Stack, number: int, unmet: Collection[Faul
     except Exception as error:  # noqa: BLE001 (a run that breaks our own code must not cost the ones before it)
         one.problem = f"{type(error).__name__}: {error}"
     if one.problem:
+        if not stack.components():
+            raise _StackGone
         one.problem += _repair(stack)
     one.seconds = round(time.monotonic() - start_s, 1)
     return one

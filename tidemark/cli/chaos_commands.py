@@ -55,6 +55,8 @@ EVERY_POINT = (
 )
 """Each component, and each point that a batch comes to for long enough to be met in the first one that is tried."""
 
+SHRINK = "10m"
+
 Schedule = Annotated[
     str,
     typer.Option(
@@ -133,7 +135,7 @@ def soak_command(
         list[str] | None,
         typer.Option(help="Only this fault, as in a schedule: broker:cut, or driver@written; repeatable."),
     ] = None,
-    pipeline: InTurn = None, sink: SinksInTurn = None, folder: Evidence = None, shrink: ShrinkTime = "10m",
+    pipeline: InTurn = None, sink: SinksInTurn = None, folder: Evidence = None, shrink: ShrinkTime = SHRINK,
     keep_checkpoint: KeepCheckpoint = False, recover_within: RecoverWithin = "", progress: Progress = "",
     watermark_stands: WatermarkStands = "", state_rows: StateRows = None, hung_after: HungAfter = "300s",
     markdown: Summary = None, log: Log = None, resume: Resume = False, as_json: AsJson = False,
@@ -157,12 +159,14 @@ def soak_command(
         in_time=in_time(recover_within, progress, watermark_stands, state_rows, hung_after),
     )  # fmt: skip
     command = _typed(options, pipeline or (), sink or ())
+    if markdown is not None:
+        command += f" --markdown {shlex.quote(str(markdown))}"
     with (
         lease(spec_to_lease()) as stack,
         run_shown("soak", quiet=False, names_runs=True) as (report, say, watch),
     ):
         versions, asked = dict(stack.versions), _asked(command, stack.spec, options.only)
-        kept, more = FactsWriter(options.folder), resumed(command, log)
+        kept, more = FactsWriter(options.folder), resumed(command + _shrinking(shrink), log)
 
         def ended(every: Soak, one: SoakRun) -> None:
             say(f"{shown.run_line(one)}\n{shown.so_far(every)}")
@@ -177,6 +181,10 @@ def soak_command(
         _write(markdown, done, versions, asked)
     _print(done, options.folder, as_json=as_json)
     raise typer.Exit(_exit_code(done))
+
+
+def _shrinking(shrink: str) -> str:
+    return "" if shrink == SHRINK else f" --shrink {shlex.quote(shrink)}"
 
 
 def _exit_code(done: Soak) -> int:
@@ -218,7 +226,6 @@ def _write(markdown: Path, done: Soak, versions: Mapping[str, str], asked: Asked
     if not done.over:
         typer.echo(f"{markdown} is left as it was: the time was not over", err=True)
         return
-    asked = replace(asked, command=f"{asked.command} --markdown {shlex.quote(str(markdown))}")
     markdown.write_text(shown.markdown(done, versions, asked), encoding="utf-8")
 
 
@@ -263,7 +270,8 @@ def _typed(options: SoakOptions, pipelines: Sequence[str], sinks: Sequence[str])
 
 def _asked(command: str, spec: StackSpec, only: Sequence[str]) -> Asked:
     """What was typed, every fault and every pair that a soak draws from on a stack, and what the stack cannot have."""
-    from tidemark.campaigns.soak import INPUTS, can_be_drawn, chosen_faults
+    from tidemark.campaigns.soak import INPUTS
+    from tidemark.campaigns.soak_faults import can_be_drawn, chosen_faults
     from tidemark.faults.overlaps import drawn_pairs
     from tidemark.reports import soak_report as shown
     from tidemark.runner.possible_faults import possible_link_faults

@@ -25,7 +25,7 @@ from tidemark.formats.evidence import Batch, ExecutorAssignment, InputRecord, Ou
 from tidemark.formats.faults import Fault
 from tidemark.formats.manifest import Manifest, StateInfo
 from tidemark.oracle.compare.spark_account import check_spark_account
-from tidemark.oracle.delivery import may_repeat, resent
+from tidemark.oracle.delivery import most_copies, resent, with_failures_unlogged
 from tidemark.oracle.expectation import prediction_of
 from tidemark.oracle.findings import FindingLog
 from tidemark.oracle.input.history import (
@@ -148,12 +148,14 @@ class Asker:
         self._bases: dict[object, History] = {}
         self._observed: dict[OutputReading | None, Observed] = {}
         self._answers: dict[Setting, Answer | None] = {}
-        self._copies = resent(self.manifest, self.evidence.faults(), self.evidence.output())
+        faults = list(self.evidence.faults())
+        self._copies = resent(self.manifest, faults, self.evidence.output())
         self.base = self._base(self.contract)
         plans = [batch.plan for batch in self.base.batches]
         self._planned_ms = [plan.watermark_ms for plan in plans]
         self._owing = [plan.committed for plan in plans]
-        self._permitting = [may_repeat(self.manifest, plan) for plan in plans]
+        unlogged = with_failures_unlogged(faults)
+        self._most = [most_copies(self.manifest, plan, unlogged) for plan in plans]
         self.promised = self._first()
 
     def _first(self) -> Answer:
@@ -282,7 +284,7 @@ class Asker:
                 answer.due[row] = due
             if came < due and owed:
                 answer.missing[row] = due - came
-            elif came > due and not (due and self._permitting[batch]):
+            elif came > due * (self._most[batch] if due else 1):
                 answer.extra[row] = came - due
         answer.strange = observed.strange
 

@@ -112,8 +112,8 @@ def driver_suspended(
 ) -> Iterator[Proof | None]:
     """After the fault's delay, the driver suspended for the length of the block; gives the proof of the point.
 
-    For ``planned``: that the batch runs, and reads something; for ``no-data``: that it runs, and reads nothing.
-    ``None`` if it does not.
+    For ``planned``: that the batch runs, reads something, and by the sink's ledger is not written by all partitions;
+    for ``no-data``: that it runs, and reads nothing. ``None`` if it does not.
     """
     unless()
     target.rest(fault.delay_s)
@@ -122,7 +122,13 @@ def driver_suspended(
         if fault.spec.point is CommitPoint.NO_DATA:
             yield no_data(target, batch)
         else:
-            yield target.progress.snapshot() if _runs(target, batch, with_data=True) else None
+            yield _not_all_written(target, batch) if _runs(target, batch, with_data=True) else None
+
+
+def _not_all_written(target: FaultTarget, batch: int) -> Proof | None:
+    """What the sink shows, unless that is that nothing is left to be written."""
+    proof = target.progress.snapshot()
+    return None if set(proof.get("ledger", {}).values()) == {batch + 1} else proof
 
 
 def planned(target: FaultTarget, now: RunningBatch) -> Proof | None:

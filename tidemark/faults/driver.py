@@ -36,18 +36,17 @@ def inject_into_driver(
     proof = stop_driver(target, spec.point, now, unless=unless)
     if proof is None:
         return None
-    line = target.injected(fault, now.batch, proof)
-    if spec.action is not FaultAction.PAUSE:
-        if spec.point is CommitPoint.DELETED_COMMIT:  # before anybody can start the next driver
-            _remove_commit(target, now.batch)
-            line.proof["commit_removed_utc"] = now_utc()
-        target.stack.kill(target.driver)
-        return line
-    try:
+    with commit_points.resuming_on_error(partial(target.stack.resume, target.driver)):
+        line = target.injected(fault, now.batch, proof)
+        if spec.action is not FaultAction.PAUSE:
+            if spec.point is CommitPoint.DELETED_COMMIT:  # before anybody can start the next driver
+                _remove_commit(target, now.batch)
+                line.proof["commit_removed_utc"] = now_utc()
+            target.stack.kill(target.driver)
+            return line
         target.rest(spec.duration_s)
         line.ended_at_utc = now_utc()
-    finally:
-        target.stack.resume(target.driver)
+    target.stack.resume(target.driver)
     return line
 
 
@@ -71,9 +70,10 @@ def kill_again(target: FaultTarget, first: Fault) -> Fault | None:
     proof = look_at_driver(target, look)
     if proof is None:
         return None
-    both = {**first.proof, "again": target.proof(batch, proof)}
-    second = msgspec.structs.replace(first, action=FaultAction.KILL_TWICE, at_utc=now_utc(), proof=both)
-    target.stack.kill(target.driver)
+    with commit_points.resuming_on_error(partial(target.stack.resume, target.driver)):
+        both = {**first.proof, "again": target.proof(batch, proof)}
+        second = msgspec.structs.replace(first, action=FaultAction.KILL_TWICE, at_utc=now_utc(), proof=both)
+        target.stack.kill(target.driver)
     return second
 
 
@@ -162,7 +162,11 @@ def _kill_with_executor(
         stopped.resume()
         return None
     executor = stopped.executor
-    line = target.injected(fault, now.batch, {"executor_id": executor.executor_id, **proof})
-    kill_executor(target, executor, fault.spec.point)
-    target.stack.kill(target.driver)
+    with (
+        commit_points.resuming_on_error(stopped.resume),
+        commit_points.resuming_on_error(partial(target.stack.resume, target.driver)),
+    ):
+        line = target.injected(fault, now.batch, {"executor_id": executor.executor_id, **proof})
+        kill_executor(target, executor, fault.spec.point)
+        target.stack.kill(target.driver)
     return line

@@ -39,6 +39,9 @@ BATCH_S = 900.0
 STANDBY_S = 240.0
 """Calibration: a standby takes 10 s, on a busy machine several times that. Shorter than the feed waits meanwhile."""
 
+ENDED_S = 60.0
+"""Calibration: a broker that was killed is back after some seconds."""
+
 LOG_LINES = 20
 """Of the driver's log, in the error that nothing was committed."""
 
@@ -112,6 +115,10 @@ class FaultInjector:
         self._over.set()
         try:
             self._thread.join()
+        except BaseException:  # Ctrl-C: what lasts ends before the journal does
+            self.abort()
+            self._thread.join(ENDED_S)
+            raise
         finally:
             if self._is_journaled:
                 self._completed += 1
@@ -206,7 +213,7 @@ class FaultInjector:
 
     def _inject_together(self, fault: PlannedFault, now: RunningBatch) -> bool:
         """Inject faults that overlap, and journal their recovery; whether all of them were, at the same instant."""
-        hooks = JointHooks(self.journal, self._raise_if_over, self._until)
+        hooks = JointHooks(self.journal, self._raise_if_over, self._until_recovered)
         joint = JointInjection(self._target, fault, now, hooks)
         is_complete = False
         with self._noting_try(now.batch), suppress(SinkFailed):
@@ -234,6 +241,7 @@ class FaultInjector:
         is_complete = True
         if fault.spec.action is FaultAction.KILL_TWICE:
             line, is_complete = self._second_kill(msgspec.structs.replace(line, action=FaultAction.KILL))
+            self._is_journaled = is_complete
         else:
             self.journal.append(line)
             self._is_journaled = True
@@ -309,9 +317,21 @@ class FaultInjector:
             return 0
 
         # Longer than the feed waits: it has published the records of this batch, and reports a query that hung.
-        found = self._until(running, "a running batch", max(BATCH_S, 2 * self._recovery_s)) - 1
+        longest_s = max(BATCH_S, 2 * self._recovery_s)
+        while True:
+            latest = self._latest()
+            try:
+                found = self._until(running, "a running batch", longest_s) - 1
+                break
+            except DeadlineExceeded:  # of one that is far off others come first
+                if self._latest() == latest:
+                    raise
         self._armed.clear()
         return RunningBatch(found, self._ends.get(found))
+
+    def _latest(self) -> tuple[list[int], list[int]]:
+        """The latest batch that is planned, and the latest that is committed."""
+        return self._target.checkpoint.planned()[-1:], self._target.checkpoint.committed()[-1:]
 
     def _note_ends(self) -> None:
         """Note where the output ends, for the batch that is planned next.

@@ -29,7 +29,7 @@ _C, _A, _P = FaultComponent, FaultAction, CommitPoint
 SLOWING = (_A.DELAY, _A.JITTER, _A.THROTTLE, _A.LOSS)
 """Of the network: the batch goes on, later."""
 MOST_DRIVER_KILLS = 2
-"""In one batch: a query whose driver dies once more without a commit is given up (``FRUITLESS_RUNS``)."""
+"""In one batch: one whose driver dies ``FRUITLESS_RUNS`` times without a commit is given up, by itself or not."""
 
 _ORDER = (_P.PLANNED, _P.HALF_WRITTEN, _P.STATE, _P.SNAPSHOT, *SINK_STEPS, _P.WRITTEN)
 _DAEMONS = ((_C.WORKER,), (_C.MASTER,), BROKERS, (_C.REGISTRY,))
@@ -108,7 +108,7 @@ def why_impossible(parts: Sequence[FaultPart]) -> Impossible | None:
         )
     if sum(part.kills_driver for part in parts) > MOST_DRIVER_KILLS:
         return Impossible(
-            f"the driver is killed more than {MOST_DRIVER_KILLS} times in a batch, after which a query is given up",
+            f"the driver is killed more than {MOST_DRIVER_KILLS} times in a batch: a query may be given up for that",
             f"kill it at most {MOST_DRIVER_KILLS} times",
         )
     return next(
@@ -170,8 +170,12 @@ def _why_no_victim(
         return Impossible(
             "no executor is left to be a victim", f"write {part} before what kills the executors"
         )
-    paused = any(one.component is _C.EXECUTORS and one.action is _A.PAUSE for one in same_run)
-    return twice if paused and part.action is _A.PAUSE else None
+    paused = [one.component for one in same_run if one.action is _A.PAUSE]
+    if part.component is _C.EXECUTORS and part.action is _A.KILL and {_C.EXECUTOR, _C.EXECUTORS} & {*paused}:
+        return Impossible(
+            "an executor that is paused is killed with all others", f"kill one: {_C.EXECUTOR}@{part.point}"
+        )
+    return twice if _C.EXECUTORS in paused and part.action is _A.PAUSE else None
 
 
 def _since_last_kill(before: Sequence[FaultPart]) -> Sequence[FaultPart]:

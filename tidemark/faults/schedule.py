@@ -37,6 +37,10 @@ Found = TypeVar("Found")
 LONGEST_DELAY_S = 0.4
 """Calibration: a warm batch takes about 0.5 s; a fault later than this would often find it committed."""
 
+REPLACED_AT_ONCE = (FaultComponent.DRIVER, FaultComponent.EXECUTOR, FaultComponent.EXECUTORS)
+"""Once killed: such a fault has no duration."""
+KILLS = (FaultAction.KILL, FaultAction.KILL_TWICE)
+
 _WORD = re.compile(
     r"(?P<component>\w+)(?::(?P<action>[\w-]+)(?:=(?P<amount>\d+(?:\.\d+)?)(?P<unit>[A-Za-z%]+))?)?(?:@(?P<point>[\w-]+))?"
     r"(?:~(?P<seconds>\d+(?:\.\d+)?))?(?:\*(?:(?P<count>\d+)|until=(?P<until>\d+(?:s|batches))))?"
@@ -205,8 +209,18 @@ def _read_word(word: str) -> FaultSpec:
     count, until = int(read["count"] or 1), _until(read["until"])
     if not count or (until and not until.amount):
         raise UsageError(f"{word!r} asks for no fault at all", hint="leave it out, or give *1 or more")
+    _must_last(word, component, action, read["seconds"])
     duration_s = float(read["seconds"] or FaultSpec.duration_s)
     return FaultSpec(component, action, point, duration_s, count, amount, until=until)
+
+
+def _must_last(word: str, component: FaultComponent, action: FaultAction, seconds: str | None) -> None:
+    """Refuse a duration of what is over at once."""
+    if seconds is not None and component in REPLACED_AT_ONCE and action in KILLS:
+        raise UsageError(
+            f"{word!r} has a duration, and a kill of the {component} has none",
+            hint=f"leave out ~{seconds}, or pause it for that time: {component}:{FaultAction.PAUSE}~{seconds}",
+        )
 
 
 def _until(text: str | None) -> Until | None:

@@ -1,6 +1,7 @@
 """Permitted duplicates: rows that may come again under at-least-once delivery. Exactly-once permits none.
 
-Free of I/O. Rows of a batch that was run again, or of which a task failed, may come again. And so may records that
+Free of I/O. Rows of a batch that was run again, or of which a task failed, may come again: once for each run and each
+task that failed, because an attempt of a task writes each of its rows once. And so may records that
 Kafka's producer sent twice because a broker was killed while they were on the way. An idempotent producer may have five
 batches of records on the way to a partition, and a broker knows them all again, until it is killed: the snapshot of its
 producers' state keeps the last batch of each alone (Kafka 4.3, ``ProducerStateEntry``,
@@ -12,18 +13,36 @@ says of itself that what was not acknowledged may come twice.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Collection, Iterable, Sequence
 
 from tidemark.formats.contract import Delivery
 from tidemark.formats.evidence import Batch, OutputRecord
 from tidemark.formats.faults import Fault, FaultComponent
 from tidemark.formats.manifest import Manifest
 
+ANY = sys.maxsize
 
-def may_repeat(manifest: Manifest, batch: Batch) -> bool:
-    """Whether any row of a batch may come again in it, by the run's delivery."""
-    lenient = manifest.delivery is Delivery.AT_LEAST_ONCE
-    return lenient and (batch.runs > 1 or batch.failed_tasks > 0)
+
+def most_copies(manifest: Manifest, batch: Batch, unlogged: Collection[int]) -> int:
+    """How often a row of a batch may come in it, by the run's delivery, with the first; ``ANY``: nothing says it.
+
+    ``unlogged`` are batches in which tasks may have failed of which no log says so (:func:`with_failures_unlogged`).
+    """
+    if manifest.delivery is not Delivery.AT_LEAST_ONCE:
+        return 1
+    if batch.runs > 1 and batch.batch in unlogged:
+        return ANY
+    return batch.runs + batch.failed_tasks
+
+
+def with_failures_unlogged(faults: Iterable[Fault]) -> frozenset[int]:
+    """The batches in which a fault hit something else than a driver, and those after them.
+
+    If the driver was killed, too, the last tasks that failed under it are in no event log: Spark had not written them.
+    """
+    others = (fault.batch for fault in faults if fault.component is not FaultComponent.DRIVER)
+    return frozenset(batch + more for batch in others if batch is not None for more in (0, 1))
 
 
 def resent(manifest: Manifest, faults: Sequence[Fault], output: Iterable[OutputRecord]) -> frozenset[str]:

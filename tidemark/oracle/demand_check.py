@@ -21,7 +21,7 @@ from typing import Any
 
 from tidemark.formats.events import write_time
 from tidemark.formats.evidence import Batch
-from tidemark.formats.faults import Fault
+from tidemark.formats.faults import CommitPoint, Fault
 from tidemark.formats.liveness import Demands, Hang
 from tidemark.formats.time_forms import journal_ms
 from tidemark.oracle.findings import Finding, FindingLog
@@ -91,11 +91,15 @@ def _recovery(fault: Fault, about: LivenessEvidence) -> tuple[float | None, bool
     """Seconds from a fault to the commit of its batch, or to where the run was given up; whether it is committed."""
     if fault.recovery_s is not None:
         return fault.recovery_s, True
-    batch = next((one for one in about.batches if one.batch == fault.batch), None)
+    is_after = (
+        fault.point is CommitPoint.COMMITTED
+    )  # its batch was committed before: the next one shows the recovery
+    hit = None if fault.batch is None else fault.batch + is_after
+    batch = next((one for one in about.batches if one.batch == hit), None)
     committed_ms = None if batch is None or not batch.committed else _number(batch.committed_at_ms)
     if committed_ms is not None:
         return max(0.0, (committed_ms - journal_ms(fault.at_utc)) / 1000), True
-    if about.hang is not None and batch is not None and not batch.committed:
+    if about.hang is not None and (is_after if batch is None else not batch.committed):
         return (journal_ms(about.hang.seen_utc) - journal_ms(fault.at_utc)) / 1000, False
     return None, False
 

@@ -58,9 +58,9 @@ directory.
 
 ``duplicate_rows``
     A row came once more than the delivery promise permits. The exactly-once sink permits no repeat. At-least-once
-    permits one where the batch was run again or one of its tasks failed, and one of a record that Kafka's producer
-    sent twice because a broker was killed; these are counted as permitted duplicates and are no findings.
-    Example: (i1, c1) is in the output twice, and its batch ran once.
+    permits one for each further run of the batch and each of its tasks that failed, and one of a record that Kafka's
+    producer sent twice because a broker was killed; these are counted as permitted duplicates and are no findings.
+    Example: (i1, c1) is in the output twice, and its batch ran once; or three times, and its batch ran twice.
     Usual causes: a sink that is at-least-once and is judged as exactly-once; a sink that writes twice; two
     queries with one output topic; a checkpoint that was rolled back; a reader that does not use ``read_committed``.
     Next: ``tidemark check DIR --batches``; with the exactly-once sink also ``tidemark ledger``.

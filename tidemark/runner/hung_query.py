@@ -43,7 +43,7 @@ class HangRecorder:
         if self._collector.hang is not None:
             self._collector.note(f"of the query that hung, later: {error.message}")
             return
-        hang = hang_of(error, self._checkpoint, self._started, self._options.hung_after_s)
+        hang = hang_of(error, self._checkpoint, self._started, self._options.given_up_after_s)
         if hang is None:
             raise error
         stacks, failed = keep_stacks(self._stack, driver, self._run_dir)

@@ -193,7 +193,7 @@ class LiveRun:
                 publisher.ask(f"publish {number}", SLICE_S)
                 self._options.report("publish", number + 1, self._header.slices)
             ends, waits = self._input_ends, self._watch.waits
-            hung_after_s = self._options.hung_after_s
+            hung_after_s = self._options.given_up_after_s
             query.start_s = max(query.start_s, hung_after_s)
             feed = Feed(
                 query, self._checkpoint, ends, self._must_read_all, waits=waits, hung_after_s=hung_after_s
@@ -226,7 +226,7 @@ class LiveRun:
 
     def _stop(self, collector: Collector, query: Query | AppQuery, hangs: HangRecorder) -> None:
         """Stop the query, and read its state before its session ends; of one that does not stop nothing is read."""
-        stop_s = max(STOP_S, self._options.hung_after_s)
+        stop_s = max(STOP_S, self._options.given_up_after_s)
         try:
             if self._options.sink == OWN_SINK:
                 self._compare(query.ask("explain", stop_s), collector)
@@ -294,7 +294,7 @@ class LiveRun:
             waits = self._pace == "stepped"  # else batches come while a standby is started
             if waits and isinstance(query, Query) and query.standby:
                 target = replace(target, standby_is_settled=query.standby.is_settled)
-            injector = FaultInjector(target, faults, self._options.say, self._options.hung_after_s)
+            injector = FaultInjector(target, faults, self._options.say, self._options.given_up_after_s)
             self._watch.injector = injector
             injector.start()
             try:

@@ -57,15 +57,17 @@ class Standby:
             if self._stack.driver(driver.name).app_id == driver.app_id:
                 return driver
             self._failures.append(f"{driver.name} was started again by somebody else")
-        except TidemarkError as error:
-            self._failures.append(error.message)
+        except Exception as error:  # noqa: BLE001 (whatever it is, the driver that died can be started again)
+            self._failures.append(_said(error))
         return None
 
     def failures(self) -> list[str]:
         """Why there was none, each time that one could not be started or had died."""
         prepared = self._next
         error = prepared.exception() if prepared is not None and prepared.done() else None
-        return [*self._failures, *([error.message] if isinstance(error, TidemarkError) else [])]
+        if not isinstance(error, Exception) or isinstance(error, CancelledError):
+            return [*self._failures]
+        return [*self._failures, _said(error)]
 
     def end(self) -> None:
         """End all that were started; one that is being started is killed."""
@@ -86,6 +88,10 @@ class Standby:
         self._started += 1
         self._starting = f"{self._name}-standby-{self._started}"
         return self._drivers.enter_context(own_driver(self._stack, self._starting, self._code))
+
+
+def _said(error: Exception) -> str:
+    return error.message if isinstance(error, TidemarkError) else f"{type(error).__name__}: {error}"
 
 
 @contextmanager

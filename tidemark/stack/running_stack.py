@@ -170,6 +170,7 @@ class RunningStack:
                 raise
             return
         self._component(PROXY)
+        suspension.claim_in_turn(self._state, link)
         network_links.disturb(self._state, self._component(link).name, toxics)
 
     def heal_link(self, link: str) -> None:

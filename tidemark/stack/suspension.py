@@ -9,13 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tidemark.errors import DaemonDied, TestbedError
+from tidemark.errors import DaemonDied, DeadlineExceeded, TestbedError
 from tidemark.processes import ProcessId
 from tidemark.stack import network_links
 from tidemark.stack.api import ComponentKind
 from tidemark.stack.packet_rules import broker_of
 from tidemark.stack.registry import StateFolder, Stopped, Target
 from tidemark.stack.runtime import Runtime
+from tidemark.waiting import wait_until
+
+TURN_S = 120.0
+"""Calibration: a link is disturbed for some seconds, and up to twenty more until something meets that."""
 
 
 def suspend(state: StateFolder, runtime: Runtime, target: Target, name: str) -> None:
@@ -74,6 +78,24 @@ def claim(state: StateFolder, link: str) -> None:
                     hint="run one after the other, or each on a stack of its own",
                 )
         state.add("stopped", Stopped(Target(link=link), ProcessId.own()), name)
+
+
+def claim_in_turn(state: StateFolder, link: str) -> None:
+    """The same, once no other process watches that link: each would heal what another one does to it."""
+    refused: list[TestbedError] = []
+
+    def is_claimed() -> bool:
+        try:
+            claim(state, link)
+        except TestbedError as error:
+            refused.append(error)
+            return False
+        return True
+
+    try:
+        wait_until(is_claimed, TURN_S, lambda: f"{link} to be healed by another process")
+    except DeadlineExceeded:
+        raise refused[-1] from None
 
 
 def give_back(state: StateFolder, runtime: Runtime) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tidemark.campaigns.soak import can_be_drawn
+from tidemark.campaigns.soak_faults import can_be_drawn
 from tidemark.errors import SinkFailed, UsageError
 from tidemark.faults import component
 from tidemark.faults.commit_points import RunningBatch

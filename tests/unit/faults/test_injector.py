@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tidemark.errors import SinkFailed, TestbedError
+from tidemark.errors import DeadlineExceeded, SinkFailed, TestbedError
 from tidemark.faults.injector import FaultInjector
 from tidemark.faults.schedule import FaultSpec, PlannedFault
 from tidemark.faults.target import FaultTarget
@@ -19,6 +19,7 @@ from tidemark.stack import Executor
 from tidemark.waiting import wait_until
 
 SOON_S = 10.0
+PAUSE, KILL, RESUME = ("pause", "driver"), ("kill", "driver"), ("resume", "driver")
 
 
 class Output:
@@ -109,6 +110,11 @@ class Batches:
         aside = self.checkpoint.path / "aside"
         aside.write_text(text)
         aside.rename(self.checkpoint.path / name)
+
+
+def job_start(query, batch):
+    properties = {"sql.streaming.queryId": query, "streaming.sql.batchId": str(batch)}
+    return json.dumps({"Event": "SparkListenerJobStart", "Job ID": 1, "Properties": properties}) + "\n"
 
 
 @pytest.fixture
@@ -251,8 +257,32 @@ def test_a_fault_whose_recovery_is_cut_short_is_in_the_journal_once(batches):
     ]
 
 
+@pytest.mark.parametrize("moves", [True, False])
+def test_a_batch_that_is_far_off_is_awaited_for_as_long_as_others_come_first(batches, monkeypatch, moves):
+    injector = injector_of(batches, Words(), planned(batch=3))
+    batches.plan(0, 5)
+    until_it_is, latest = injector._until, iter([0, 1, 2])
+
+    def too_early(condition, what, *timeout_s):
+        batch = next(latest, None)
+        if batch is None:
+            return until_it_is(condition, what, *timeout_s)
+        if moves:
+            batches.commit(batch)
+            batches.plan(batch + 1, 9 + batch)
+        raise DeadlineExceeded("too early")
+
+    monkeypatch.setattr(injector, "_until", too_early)
+    injector.start()
+    until(lambda: injector.journal or injector.error, "the fault in the journal")
+    if moves:
+        batches.commit(3)
+    assert [fault.batch for fault in injector.finish()] == [3 if moves else None]
+    assert (injector.error is None) is moves
+
+
 def test_ctrl_c_while_its_thread_is_awaited_leaves_a_complete_journal(batches, monkeypatch):
-    def interrupted():
+    def interrupted(_timeout_s=None):
         raise KeyboardInterrupt
 
     injector = injector_of(batches, Words(), planned(), planned("broker"))
@@ -396,97 +426,3 @@ def test_all_executors_are_killed_while_the_driver_is_held(batches):
     assert stack.said == [
         ("hold", "driver"), *(("kill executor", name) for name in "789"), ("resumes", "driver"),
     ]  # fmt: skip
-
-
-class Next:
-    """A driver that is killed in batch 1, and the one that runs the batch again."""
-
-    def __init__(self, batches, stack, recovery_s=SOON_S):
-        self.batches, self.stack, self.log = batches, stack, batches.checkpoint.path / "log"
-        stack.event_log = self.log
-        (batches.checkpoint.path / "metadata").write_text('{"id":"q"}')
-        self.log.write_text(job_start("another", 1) + job_start("q", 0))
-        self.output = Output()
-        self.injector = injector_of(
-            batches, stack, planned("driver", action="kill-twice"), output=self.output, recovery_s=recovery_s
-        )
-        batches.plan(0, 5)
-        batches.commit(0)
-        self.injector.start()
-        self.dies(1)
-
-    def dies(self, batch):
-        kills, looks = self.stack.said.count(KILL), self.output.looks
-        # The first may have been for the proof of the fault before.
-        until(lambda: self.output.looks >= looks + 2, "a look at the output before the batch")
-        self.batches.plan(batch, 5 + 4 * batch)
-        until(lambda: self.stack.said.count(KILL) > kills, "the first kill")
-
-    def runs_again(self, batch):
-        looks = self.stack.said.count(PAUSE)
-        with self.log.open("a") as log:
-            log.write(job_start("q", batch))
-        until(lambda: self.stack.said.count(PAUSE) > looks, "a look at the next driver")
-
-
-PAUSE, KILL, RESUME = ("pause", "driver"), ("kill", "driver"), ("resume", "driver")
-
-
-def test_a_driver_is_killed_again_once_it_runs_the_batch_again(batches):
-    run = Next(batches, Words())
-    until(lambda: run.injector.journal, "the first kill in the journal")
-    assert (run.injector.journal[0].label, run.injector.journal[0].injected) == ("kill driver", True)
-    run.runs_again(1)
-    until(lambda: run.injector.journal[0].label == "kill driver twice", "the second kill in the journal")
-    batches.commit(1)
-    [fault] = run.injector.finish()
-
-    assert run.stack.said == [PAUSE, KILL, PAUSE, KILL]
-    assert (fault.label, fault.batch, fault.injected) == ("kill driver twice", 1, True)
-    assert (fault.proof["app_id"], fault.proof["committed"]) == ("app-0", False)
-    assert fault.proof["again"] == {
-        "app_id": "app-1", "planned": True, "committed": False, "ends": {"0": 3, "1": 4},
-    }  # fmt: skip
-
-
-def test_a_second_kill_that_comes_too_late_leaves_the_first_and_both_are_tried_again(batches):
-    class Faster(Words):
-        """Whose second driver is done with batch 1 when it is stopped."""
-
-        def pause(self, component):
-            super().pause(component)
-            if self.said.count(KILL) == 1:
-                batches.commit(1)
-
-    run = Next(batches, Faster())
-    run.runs_again(1)
-    until(lambda: RESUME in run.stack.said, "the next driver to be resumed")
-    until(lambda: run.injector.journal[0].recovery_s is not None, "the recovery")
-    run.dies(2)
-    run.runs_again(2)
-    until(lambda: run.injector.journal[-1].label == "kill driver twice", "the second kill of batch 2")
-    batches.commit(2)
-    until(lambda: run.injector.journal[-1].recovery_s is not None, "the recovery from both")
-
-    run.injector.finish()
-    run.injector.check()
-    assert [(fault.label, fault.batch, fault.injected) for fault in run.injector.journal] == [
-        ("kill driver", 1, True), ("kill driver twice", 2, True),
-    ]  # fmt: skip
-
-
-def test_a_run_aborted_between_two_kills_has_the_first_in_its_journal(batches):
-    run = Next(batches, Words())
-    until(lambda: run.injector.journal, "the first kill in the journal")
-    run.injector.abort()
-
-    run.injector.finish()
-    run.injector.check()
-    assert [(fault.label, fault.batch, fault.injected) for fault in run.injector.journal] == [
-        ("kill driver", 1, True), ("kill driver twice", None, False),
-    ]  # fmt: skip
-
-
-def job_start(query, batch):
-    properties = {"sql.streaming.queryId": query, "streaming.sql.batchId": str(batch)}
-    return json.dumps({"Event": "SparkListenerJobStart", "Job ID": 1, "Properties": properties}) + "\n"

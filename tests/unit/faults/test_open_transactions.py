@@ -10,7 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from tidemark.campaigns.soak import SoakOptions, can_be_drawn, run_options, schedule
+from tidemark.campaigns.soak import SoakOptions, run_options
+from tidemark.campaigns.soak_faults import can_be_drawn, schedule
 from tidemark.errors import UsageError
 from tidemark.faults import commit_points
 from tidemark.faults.commit_points import RunningBatch

@@ -78,6 +78,8 @@ def test_a_network_fault_of_a_broker_anywhere_needs_the_proxy():
         ("driver:pause@planned+driver@planned", "driver has a fault already"),
         ("executors@planned+executor@planned", "no executor is left"),
         ("executors:pause@planned+executor:pause@planned", "executor has a fault already"),
+        ("executors:pause@planned+executors@planned", "is killed with all others"),
+        ("executor:pause@no-data+executors@no-data", "is killed with all others"),
     ],
 )
 def test_what_could_never_overlap_is_refused_with_the_reason_and_a_hint(text, said):

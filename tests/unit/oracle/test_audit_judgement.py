@@ -328,3 +328,14 @@ def test_a_batch_that_is_missing_from_the_log_ends_the_comparison():
 def test_a_time_zone_in_which_times_would_be_read_otherwise_is_inconclusive():
     assert AuditOf(sound(), time_zone="UTC").verdict().verdict == "VALID"
     assert "time zone is Asia/Tokyo" in AuditOf(sound(), time_zone="Asia/Tokyo").verdict().inconclusive[0]
+
+
+@pytest.mark.parametrize(("runs", "permitted"), [(1, 0), (2, 1)])
+def test_in_a_run_a_batch_that_was_begun_once_permits_no_row_again_though_a_driver_began_with_it(
+    runs, permitted
+):
+    run = sound().out(0, "i1 c1")
+    run.plans[0] = msgspec.structs.replace(run.plans[0], restarted=True, runs=runs)
+    audited = AuditOf(run, "rows", reported=(0, 3), sink="own")
+
+    assert audited.verdict().counts["permitted_duplicates"] == permitted

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from tests.unit.oracle.histories import Run
@@ -240,6 +241,31 @@ def test_a_fault_from_which_a_query_that_hung_did_not_recover_breaks_the_demand(
     verdict = made.verdict()
     assert verdict.verdict == "INVALID"
     assert verdict.findings[0].message.startswith("batch 2 was still not committed 29.0 s after kill broker")
+
+
+@pytest.mark.parametrize("times", [[(0, 1), (2, 3)], [(0, 1), (2, 3), (4, None)]])
+def test_after_a_kill_at_committed_the_next_batch_shows_the_recovery(times):
+    made = run(*times, recover_within_s=20)
+    made.hang = Hang(
+        since_utc=at(3), seen_utc=at(33), waited_for="a batch", committed=1, planned=len(times) - 1
+    )
+    made.journal = [
+        fault(4, 1, action=FaultAction.KILL, component=FaultComponent.DRIVER, point=CommitPoint.COMMITTED)
+    ]
+
+    verdict = made.verdict()
+    assert verdict.findings_total["slow_recoveries"] == 1
+    assert "was still not committed 29.0 s after kill driver" in verdict.findings[0].message
+
+
+def test_without_a_hang_the_commit_of_the_next_batch_is_the_recovery_from_a_kill_at_committed():
+    made = run((0, 1), (2, 3), (4, 9), recover_within_s=20)
+    made.journal = [
+        fault(4, 1, action=FaultAction.KILL, component=FaultComponent.DRIVER, point=CommitPoint.COMMITTED)
+    ]
+    assert findings(made) == {}
+    made.demands = msgspec.structs.replace(made.demands, recover_within_s=4)
+    assert findings(made) == {"slow_recoveries": 1}
 
 
 def test_a_query_that_did_not_stop_is_inconclusive_and_no_batch_was_overdue():

@@ -27,6 +27,17 @@ def test_the_command_of_a_run_has_every_option_that_affects_it(tmp_path):
     )
 
 
+@pytest.mark.parametrize(
+    ("within_s", "hung_after_s", "given_up_after_s"),
+    [(None, 300, 300), (20, 300, 300), (299, 300, 300), (300, 300, 360), (600, 300, 660), (600, 900, 900)],
+)
+def test_a_query_is_not_given_up_before_it_broke_a_recovery_that_is_demanded(
+    within_s, hung_after_s, given_up_after_s
+):
+    options = RunOptions("inner", recover_within_s=within_s, hung_after_s=hung_after_s)
+    assert options.given_up_after_s == given_up_after_s
+
+
 def test_the_format_of_the_evidence_is_in_the_command_and_goes_by_the_number_of_records():
     asked = RunOptions("inner", evidence_format="parquet")
 

@@ -235,3 +235,16 @@ def test_logs_of_a_driver_and_of_its_standby_are_kept_under_two_names(tmp_path):
     keep_logs(stack, lives, tmp_path)
     assert (tmp_path / "driver.log").read_text() == "log of own"
     assert (tmp_path / "driver-2.log").read_text() == "log of standby"
+
+
+def test_whatever_keeps_a_standby_from_starting_it_is_said_and_not_raised(stack, monkeypatch):
+    def has_no_memory(_name, _conf):
+        raise OSError(12, "Cannot allocate memory")
+
+    monkeypatch.setattr(stack, "start_driver", has_no_memory)
+    with standby_of(stack, "run-1", CODE) as standby:
+        standby.prepare(lambda: True)
+        until(standby.is_settled, "the failure")
+        assert standby.failures() == ["OSError: [Errno 12] Cannot allocate memory"]
+        assert standby.take() is None
+        assert standby.failures() == ["OSError: [Errno 12] Cannot allocate memory"]

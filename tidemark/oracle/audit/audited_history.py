@@ -59,9 +59,15 @@ class AuditedHistory:
 
     @property
     def ran_again(self) -> frozenset[int]:
-        """The batches that may have written rows twice: after a restart or, in a run of tidemark, a failed task."""
-        failed = (batch.plan.batch for batch in self.history.batches if batch.plan.failed_tasks)
-        return self.restarted | frozenset(failed)
+        """The batches that may have written rows twice: after a restart or, in a run of tidemark, where more is known,
+        in another run of the batch, or after a failed task.
+        """
+        plans = [batch.plan for batch in self.history.batches]
+        if self.history.manifest.sink is None:
+            again = self.restarted
+        else:
+            again = frozenset(plan.batch for plan in plans if plan.runs > 1)
+        return again | frozenset(plan.batch for plan in plans if plan.failed_tasks)
 
     def is_before(self, row: int) -> bool:
         """Whether a row was read before the first batch that can be judged."""

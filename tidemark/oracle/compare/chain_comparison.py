@@ -16,7 +16,7 @@ from typing import Any, cast
 from tidemark.formats import chain
 from tidemark.formats.events import write_time
 from tidemark.oracle.compare.batch_order import RightRow, misordered, place_of, written
-from tidemark.oracle.delivery import may_repeat
+from tidemark.oracle.delivery import most_copies
 from tidemark.oracle.findings import Finding, FindingLog
 from tidemark.oracle.input.chain_history import ChainHistory
 from tidemark.oracle.input.chain_rows import ChainOutput, ChainOutputRow, Shape, Values
@@ -111,6 +111,7 @@ class ChainComparison:
         self.permitted: Counter[int] = Counter()
         """Batch -> rows that came again in it, and were permitted."""
         self._copies: list[ChainOutputRow] = []
+        self._came_again: Counter[tuple[int, Values]] = Counter()
         self.right: list[ChainOutputRow] = []
         """The rows that came as they had to."""
         self.values: list[Values] = []
@@ -216,14 +217,17 @@ class ChainComparison:
 
     def _again(self, came: ChainOutputRow) -> None:
         self._copies.append(came)
-        plan = self._history.batches[came.batch].plan
-        if may_repeat(self._history.manifest, plan) or came.place in self._history.resent:
+        owed = self._known[came.batch][came.values]
+        most = most_copies(
+            self._history.manifest, self._history.batches[came.batch].plan, self._history.unlogged
+        )
+        is_resent = came.place in self._history.resent
+        self._came_again[came.batch, came.values] += not is_resent
+        if is_resent or self._came_again[came.batch, came.values] <= owed * (most - 1):
             self.permitted[came.batch] += 1
             return
-        owed = self._known[came.batch][came.values]
-        why = (
-            f"came again; the batch owes it {'once' if owed == 1 else f'{owed} times'}, and permits no repeat"
-        )
+        permits = "permits no repeat" if most == 1 else f"permits each row {most} times"
+        why = f"came again; the batch owes it {'once' if owed == 1 else f'{owed} times'}, and {permits}"
         self._add("duplicate_rows", came, why)
 
     def _matched(self, values: Values) -> Values:

@@ -36,7 +36,7 @@ from tidemark.oracle.compare.batch_order import RightRow, misordered, place_of, 
 from tidemark.oracle.compare.explanations import Explain, Why, if_it_never_came
 from tidemark.oracle.compare.unread_records import UnreadRecords
 from tidemark.oracle.compare.wording import Wording
-from tidemark.oracle.delivery import may_repeat
+from tidemark.oracle.delivery import most_copies
 from tidemark.oracle.findings import Finding, FindingLog
 from tidemark.oracle.input.history import NO_BATCH, ROW_BITS, ROW_MASK, History, first_of
 from tidemark.oracle.input.output_rows import OutputReader, likeliest
@@ -108,7 +108,10 @@ class JoinComparison:
         self._reader = OutputReader(history, self._choose)
         plans = [batch.plan for batch in history.batches]
         self._owing = [plan.committed for plan in plans]
-        self._permitting = [may_repeat(history.manifest, plan) for plan in plans]
+        self._most = [most_copies(history.manifest, plan, history.unlogged) for plan in plans]
+        self._came_again: Counter[int] = Counter()
+        self._alike: dict[int, int] = {}
+        """Of rows with the same ids the one that all copies are taken for -> how many are due in the batch."""
         self._beyond: float = len(plans) if history.gaps else math.inf
         self._copies: list[RightRow] = []
 
@@ -162,7 +165,10 @@ class JoinComparison:
 
     def _choose(self, identities: list[int], batch: int) -> int:
         """Which of several rows with the same ids a record is."""
-        return likeliest(identities, batch, self._predicted, self.seen.came)
+        chosen = likeliest(identities, batch, self._predicted, self.seen.came)
+        if len(identities) > 1:
+            self._alike[chosen] = sum(self._predicted.get(one) == batch for one in identities)
+        return chosen
 
     def _right_rows(self) -> Iterator[RightRow]:
         """The records of right rows in their batches, copies last."""
@@ -181,15 +187,26 @@ class JoinComparison:
 
     def _again(self, identity: int, came: OutputPosition, place: int) -> None:
         self._copies.append(RightRow(identity, came.batch, place))
-        if self._permitting[came.batch] or written(place) in self._history.resent:
+        if self._is_permitted(identity, came.batch, place):
             self.seen.permitted[came.batch] += 1
             return
         why = "that batch was run once, none of its tasks failed, and its producer sent it once"
+        if (most := self._most[came.batch]) > 1:
+            plan = self._history.batches[came.batch].plan
+            ran = f"that batch was run {plan.runs} times, and {plan.failed_tasks} of its tasks failed"
+            why = f"{ran}: each row may come {most} times"
         if self._history.manifest.delivery is Delivery.EXACTLY_ONCE:
             why = "exactly-once permits no repeat"
         first = self.seen.came_at(identity)
         text = f"came again in batch {came.batch}, after output {first}, and {why}"
         self._add(self._repeat, identity, text, came)
+
+    def _is_permitted(self, identity: int, batch: int, place: int) -> bool:
+        """Whether a copy of a row that came is one that the delivery permits."""
+        if written(place) in self._history.resent:
+            return True
+        self._came_again[identity] += 1
+        return self._came_again[identity] <= (self._most[batch] - 1) * self._alike.get(identity, 1)
 
     def _judge_astray(self, identity: int, came: OutputPosition, place: int) -> None:
         """A row that is right but for its batch."""

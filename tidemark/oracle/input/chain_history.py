@@ -34,7 +34,8 @@ class ChainBatchRows:
 class ChainHistory:
     """A run, ready to be judged. ``places`` says where each record was written, ``batch_of`` who read it.
 
-    ``resent`` are the places of output records that are copies made by the producer, once the judge has found them.
+    ``resent`` are the places of output records that are copies made by the producer, ``unlogged`` the batches in which
+    tasks may have failed of which no log says so, once the judge has found them.
     """
 
     chain: Chain
@@ -48,6 +49,7 @@ class ChainHistory:
     inconclusive: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     resent: frozenset[str] = frozenset()
+    unlogged: frozenset[int] = frozenset()
     readable: list[Readable] = field(default_factory=list)
 
     def place(self, record: int) -> str:

@@ -10,6 +10,7 @@ the model judges.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, cast
@@ -22,7 +23,7 @@ from tidemark.formats.faults import Fault, FaultComponent
 from tidemark.formats.input_offsets import records_in
 from tidemark.formats.manifest import Manifest
 from tidemark.oracle.compare.state_counts import miscounted
-from tidemark.oracle.delivery import may_repeat
+from tidemark.oracle.delivery import ANY, most_copies, with_failures_unlogged
 from tidemark.oracle.input.history import ROW_BITS, Evidence, History, empty_history, read_batches
 from tidemark.oracle.input.rest import Rest
 from tidemark.oracle.large import output, record_tables, state_rows
@@ -130,7 +131,9 @@ def _can_be_reduced(run: Evidence, history: History) -> bool:
     read_batches(history, run.batches())
     history.inconclusive.clear()  # this history has no rows: whether all are there, the records say
     is_at_least_once = manifest.delivery is Delivery.AT_LEAST_ONCE
-    may_be_resent = is_at_least_once and any(fault.killed(FaultComponent.BROKER) for fault in run.faults())
+    faults = list(run.faults())
+    may_be_resent = is_at_least_once and any(fault.killed(FaultComponent.BROKER) for fault in faults)
+    history.unlogged = with_failures_unlogged(faults)
     return (
         not not_compared(manifest.versions)
         and not history.gaps
@@ -221,11 +224,19 @@ class _Reduction:
     def _compare(self, *, has_state: bool) -> None:
         """``dirty``: the keys of which something is to be looked at."""
         plans = [batch.plan for batch in self._history.batches]
-        permitted = [plan.batch for plan in plans if may_repeat(self._history.manifest, plan)]
+        many: defaultdict[int, list[int]] = defaultdict(list)
+        for plan in plans:
+            many[most_copies(self._history.manifest, plan, self._history.unlogged)].append(plan.batch)
+        permitted = [batch for most, batches in many.items() if most > 1 for batch in batches]
+        beyond = "".join(
+            f" or t.many > {most} and {_is_one_of('e.batch', batches)}"
+            for most, batches in many.items()
+            if 1 < most < ANY
+        )
         committed = [plan.batch for plan in plans if plan.committed]
         is_wrong = (
             f"t.first_batch <> e.batch or t.last_batch <> e.batch or t.many > 1 and not"
-            f" {_is_one_of('e.batch', permitted)} or not {_is_one_of('e.batch', committed)}"
+            f" {_is_one_of('e.batch', permitted)}{beyond} or not {_is_one_of('e.batch', committed)}"
         )
         wrong = (
             "select e.key, e.identity as due, t.identity as seen from (select * from expected where comes) e"
