@@ -51,8 +51,8 @@ def to_sink(records):
     import pathlib, sys
     from tidemark.sink.provenance import with_provenance
     [checkpoint] = [word.split("=", 1)[1] for word in sys.argv if word.startswith("--checkpoint=")]
-    begun, done = ({file.name for file in (pathlib.Path(checkpoint) / name).glob("[0-9]*")} for name in ("offsets", "commits"))
-    recovered = begun - done
+    begun, done = (pathlib.Path(checkpoint).glob(f"{name}/[0-9]*") for name in ("offsets", "commits"))
+    recovered = {file.name for file in begun} - {file.name for file in done}
 
     def twice(batches):
         from pyspark import TaskContext

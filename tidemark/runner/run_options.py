@@ -37,8 +37,8 @@ OWN_SINK = "own"
 
 HUNG_AFTER_S = 300.0
 """Calibration: a batch takes about 1 s; after a killed executor up to 30 s, on a busy machine a few times that."""
-MORE_THAN_RECOVERY_S = 60.0
-"""A recovery counts from the fault, and a query has hung so long after its last commit, which was before that."""
+MORE_THAN_FAULT_S = 60.0
+"""Both count from the injection, and a query has hung so long after its last commit, which was before that."""
 
 EVIDENCE_FORMATS = ("auto", "jsonl", "parquet")
 """How the large files of the evidence are stored, the default first: each by the number of its records."""
@@ -85,7 +85,8 @@ class RunOptions:
     ``recover_within_s`` from the injection of a fault to the commit of its batch; ``progress_during_faults``, so many
     batches (``"1"``) or input rows (``"500rows"``) committed while a fault lasts; ``watermark_stands_at_most_s``;
     ``state_rows_at_most``. A query that commits nothing for ``hung_after_s`` while the run waits for it has hung: the
-    run ends, with thread stacks, and is ``UNKNOWN``; a recovery that is demanded has its time and a minute more.
+    run ends, with thread stacks, and is ``UNKNOWN``; a fault that lasts, and a recovery that is demanded,
+    have their time and a minute more.
     """
 
     pipeline: str
@@ -151,11 +152,12 @@ class RunOptions:
 
     @property
     def given_up_after_s(self) -> float:
-        """After so many seconds without a commit a query has hung: not before it broke a recovery that is demanded."""
-        within_s = self.recover_within_s
-        if within_s is None or within_s < self.hung_after_s:
-            return self.hung_after_s
-        return within_s + MORE_THAN_RECOVERY_S
+        """After so many seconds without a commit a query has hung: not while a fault lasts, nor before it broke a
+        recovery that is demanded.
+        """
+        lasts_s = [part.duration_s for spec in self.fault_specs for part in spec.parts]
+        longest_s = max([*lasts_s, self.recover_within_s or 0.0])
+        return self.hung_after_s if longest_s < self.hung_after_s else longest_s + MORE_THAN_FAULT_S
 
     @property
     def needs_proxied_registry(self) -> bool:

@@ -28,13 +28,17 @@ def test_the_command_of_a_run_has_every_option_that_affects_it(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("within_s", "hung_after_s", "given_up_after_s"),
-    [(None, 300, 300), (20, 300, 300), (299, 300, 300), (300, 300, 360), (600, 300, 660), (600, 900, 900)],
-)
-def test_a_query_is_not_given_up_before_it_broke_a_recovery_that_is_demanded(
-    within_s, hung_after_s, given_up_after_s
+    ("within_s", "faults", "hung_after_s", "given_up_after_s"),
+    [
+        (None, "", 300, 300), (20, "", 300, 300), (299, "", 300, 300), (300, "", 300, 360), (600, "", 300, 660),
+        (600, "", 900, 900), (None, "broker:pause~299", 300, 300), (20, "driver,broker:pause~400", 300, 460),
+        (500, "broker:pause@planned~400+executor@planned", 300, 560),
+    ],
+)  # fmt: skip
+def test_a_query_is_not_given_up_while_a_fault_lasts_nor_before_it_broke_a_recovery_that_is_demanded(
+    within_s, faults, hung_after_s, given_up_after_s
 ):
-    options = RunOptions("inner", recover_within_s=within_s, hung_after_s=hung_after_s)
+    options = RunOptions("inner", recover_within_s=within_s, faults=faults, hung_after_s=hung_after_s)
     assert options.given_up_after_s == given_up_after_s
 
 
