@@ -229,6 +229,8 @@ class Conversation:
         self._unanswered = 0
         self._late = 0
         """So many answers, to questions that were given up, come before that of the last question."""
+        self.last_words: dict[str, Any] = {}
+        """The last of such answers: where the child has ended since, it may say why."""
         self._answers: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -293,6 +295,7 @@ class Conversation:
             if answer is None or not self._late:
                 break
             self._late -= 1
+            self.last_words = answer
         if answer is None:
             self._answers.put(None)  # whoever asks once more hears it, too
             raise self.ended()

@@ -31,6 +31,7 @@ LONG = {
         EXACTLY_ONCE,
     ): "executor:pause@half-written+driver@half-written,driver:pause@planned+broker@planned",
     ("full_outer", SPARK): "driver@half-written+executor@planned",
+    ("left_semi", EXACTLY_ONCE): "driver@written+executor@planned",
 }
 NETWORK = "broker:delay=300ms@planned~2+driver@written"
 

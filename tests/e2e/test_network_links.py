@@ -17,10 +17,10 @@ from tests.unit.stack.conftest import fake_record
 from tidemark.faults.network import has_effect, seen_between, toxics_of
 from tidemark.formats.faults import LINK_ACTIONS, FaultAction, FaultComponent
 from tidemark.processes import ProcessId
+from tidemark.stack import network_links
 from tidemark.stack.components import launch_specs
 from tidemark.stack.components.ports import LOOPBACK, free_ports
 from tidemark.stack.local.process_runtime import ProcessRuntime
-from tidemark.stack.network_links import suspension_name
 from tidemark.stack.registry import StateFolder, Stopped, Target
 from tidemark.stack.running_stack import RunningStack
 from tidemark.stack.suspension import resume_abandoned
@@ -206,12 +206,31 @@ def test_a_link_whose_disturber_has_died_is_healed(linked):
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
         owner = ProcessId.of(other.pid)
         linked.stack.disturb_link(TOUCHED, toxics_of(FaultAction.CUT, None))
-        linked.state.add("stopped", Stopped(Target(link=TOUCHED), owner), suspension_name(TOUCHED))
+        linked.state.add(
+            "stopped", Stopped(Target(link=TOUCHED), owner), network_links.disturbance_name(TOUCHED)
+        )
         resume_abandoned(linked.state, ProcessRuntime(linked.state))
         with linked.client(TOUCHED) as client:
             assert answer(client) is None, "its owner lives"
         other.kill()
     resume_abandoned(linked.state, ProcessRuntime(linked.state))
+    assert linked.round_trip_ms(TOUCHED) < SLOWED_MS
+    assert linked.state.records("stopped", Stopped) == []
+
+
+def test_a_link_that_two_processes_disturb_is_healed_of_what_each_has_done(linked, monkeypatch):
+    linked.stack.disturb_link(TOUCHED, toxics_of(FaultAction.CUT, None))
+    with monkeypatch.context() as other_process:
+        other_process.setattr(network_links, "disturbance_name", lambda link: f"link-{link}-by-1")
+        assert not linked.stack.link_is_disturbed(TOUCHED)
+        linked.stack.heal_link(TOUCHED)
+        linked.stack.disturb_link(TOUCHED, toxics_of(FaultAction.DELAY, 200.0))
+        linked.stack.heal_link(TOUCHED)
+    with linked.client(TOUCHED) as client:
+        assert answer(client) is None
+    assert linked.stack.link_is_disturbed(TOUCHED)
+
+    linked.stack.heal_link(TOUCHED)
     assert linked.round_trip_ms(TOUCHED) < SLOWED_MS
     assert linked.state.records("stopped", Stopped) == []
 

@@ -482,12 +482,12 @@ def test_the_driver_on_which_a_query_hung_is_started_again(run_with):
 
 def test_the_faults_that_may_miss_are_counted_by_the_schedules():
     """A pair that never overlaps leaves its faults in the journal, one by one, each time that it is tried."""
-    tried = [fault("broker@planned") for _ in range(24)]
+    tried = [fault("broker@planned") for _ in range(60)]
     missed = [fault("broker@planned", injected=False, recovery_s=None)] * 2
     soak = soak_of(ran(0, [*tried, *missed], schedule="broker@planned+driver@planned,driver@written*20"))
 
     assert soak.asked == 22
-    assert soak.summary()["beside_the_schedule"] == 4
+    assert soak.summary()["beside_the_schedule"] == 40
     assert soak.exit_code == EXIT_UNKNOWN
     assert (
         soak_of(ran(0, [fault()] * 18 + missed[:1], schedule="driver@written*19")).exit_code == EXIT_UNKNOWN

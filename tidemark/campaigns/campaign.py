@@ -178,7 +178,6 @@ class Campaign(Generic[Item, Outcome]):
             )
         if not self.journal.exists():
             return
-        _end_with_whole_line(self.journal)
         for number, (entry, outcome) in enumerate(read_journal(self.journal, self.kind), 1):
             for wanted, found in ((self.name, entry.campaign), (self._code, entry.code_sha256)):
                 if wanted != found:
@@ -189,10 +188,14 @@ class Campaign(Generic[Item, Outcome]):
                     )
             self.earlier[entry.key] = outcome
             self._before_s = entry.elapsed_s
+        _end_with_whole_line(self.journal)
 
 
 def read_journal(path: Path, kind: type[Outcome]) -> list[tuple[JournalEntry, Outcome]]:
-    """The whole lines of a journal; raises ``FileNotFoundError``, and ``UsageError`` for one that cannot be read."""
+    """The lines of a journal, without one that was cut off.
+
+    Raises ``FileNotFoundError``, and ``UsageError`` for one that cannot be read.
+    """
     try:
         entries = msgspec.json.Decoder(JournalEntry).decode_lines(_whole_lines(path.read_bytes()))
         return [(entry, msgspec.json.decode(entry.outcome, type=kind)) for entry in entries]
@@ -203,8 +206,13 @@ def read_journal(path: Path, kind: type[Outcome]) -> list[tuple[JournalEntry, Ou
 
 
 def _whole_lines(text: bytes) -> bytes:
-    """Without what follows the last line end: an outcome that a crash or a full disk has cut off."""
-    return text[: text.rfind(b"\n") + 1]
+    """Without an outcome at the end that a crash or a full disk has cut off; of which there is nothing else, all."""
+    end = text.rfind(b"\n") + 1
+    try:
+        msgspec.json.decode(text[end:] or b"{}")
+    except msgspec.DecodeError:
+        return text[:end] or text
+    return text if text.endswith(b"\n") or not text else text + b"\n"
 
 
 def _end_with_whole_line(journal: Path) -> None:
@@ -213,7 +221,9 @@ def _end_with_whole_line(journal: Path) -> None:
     whole = _whole_lines(text)
     if whole != text:
         with journal.open("r+b") as file:
-            file.truncate(len(whole))
+            file.truncate(min(len(whole), len(text)))
+            file.seek(0, 2)
+            file.write(whole[len(text) :])
 
 
 def free_directory(path: Path) -> Path:

@@ -25,7 +25,7 @@ from tidemark.formats.evidence import Batch, ExecutorAssignment, InputRecord, Ou
 from tidemark.formats.faults import Fault
 from tidemark.formats.manifest import Manifest, StateInfo
 from tidemark.oracle.compare.spark_account import check_spark_account
-from tidemark.oracle.delivery import most_copies, resent, with_failures_unlogged
+from tidemark.oracle.delivery import deaths_alone, most_copies, resent
 from tidemark.oracle.expectation import prediction_of
 from tidemark.oracle.findings import FindingLog
 from tidemark.oracle.input.history import (
@@ -154,8 +154,8 @@ class Asker:
         plans = [batch.plan for batch in self.base.batches]
         self._planned_ms = [plan.watermark_ms for plan in plans]
         self._owing = [plan.committed for plan in plans]
-        unlogged = with_failures_unlogged(faults)
-        self._most = [most_copies(self.manifest, plan, unlogged) for plan in plans]
+        deaths = deaths_alone(faults)
+        self._most = [most_copies(self.manifest, plan, deaths) for plan in plans]
         self.promised = self._first()
 
     def _first(self) -> Answer:

@@ -108,12 +108,13 @@ def resuming_on_error(resume: Callable[[], object]) -> Iterator[None]:
 
 @contextmanager
 def driver_suspended(
-    target: FaultTarget, fault: PlannedFault, batch: int, unless: Unless
+    target: FaultTarget, fault: PlannedFault, batch: int, unless: Unless, *, is_rerun: bool = False
 ) -> Iterator[Proof | None]:
     """After the fault's delay, the driver suspended for the length of the block; gives the proof of the point.
 
-    For ``planned``: that the batch runs, reads something, and by the sink's ledger is not written by all partitions;
-    for ``no-data``: that it runs, and reads nothing. ``None`` if it does not.
+    For ``planned``: that the batch runs, reads something, and by the sink's ledger is not written by all partitions,
+    unless by the driver before (``is_rerun``); for ``no-data``: that it runs, and reads nothing. ``None`` if it does
+    not.
     """
     unless()
     target.rest(fault.delay_s)
@@ -122,13 +123,13 @@ def driver_suspended(
         if fault.spec.point is CommitPoint.NO_DATA:
             yield no_data(target, batch)
         else:
-            yield _not_all_written(target, batch) if _runs(target, batch, with_data=True) else None
+            proof = target.progress.snapshot() if _runs(target, batch, with_data=True) else None
+            yield proof if is_rerun or not _is_written(proof, batch) else None
 
 
-def _not_all_written(target: FaultTarget, batch: int) -> Proof | None:
-    """What the sink shows, unless that is that nothing is left to be written."""
-    proof = target.progress.snapshot()
-    return None if set(proof.get("ledger", {}).values()) == {batch + 1} else proof
+def _is_written(proof: Proof | None, batch: int) -> bool:
+    """Whether a ledger shows that nothing of a batch is left to be written."""
+    return proof is not None and set(proof.get("ledger", {}).values()) == {batch + 1}
 
 
 def planned(target: FaultTarget, now: RunningBatch) -> Proof | None:

@@ -169,7 +169,7 @@ class JointInjection:
                 if at is not None and not at.is_driver_gone:
                     target.stack.resume(target.driver)
         else:
-            with commit_points.driver_suspended(target, fault, now.batch, unless) as proof:
+            with commit_points.driver_suspended(target, fault, now.batch, unless, is_rerun=is_rerun) as proof:
                 yield _at(proof)
 
     @contextmanager

@@ -24,7 +24,7 @@ from tidemark.oracle.compare.chain_metrics import ChainMetrics
 from tidemark.oracle.compare.operator_states import compare_states
 from tidemark.oracle.compare.spark_account import SparkAccount, account_of, inconclusive
 from tidemark.oracle.coverage import Goals, waived_in_vain
-from tidemark.oracle.delivery import resent, with_failures_unlogged
+from tidemark.oracle.delivery import deaths_alone, resent
 from tidemark.oracle.findings import Finding
 from tidemark.oracle.input.chain_history import ChainHistory, read_history
 from tidemark.oracle.input.chain_rows import ChainOutput, Choice, Shape
@@ -126,7 +126,7 @@ class _ChainJudgement(Judgement):
             without = self.stage("late rows", lambda: predict(history, replace(rules, keep_late=True)))
             copies = self.stage("copies", lambda: resent(history.manifest, faults, run.output()))
             history.resent = copies or frozenset()
-            history.unlogged = with_failures_unlogged(faults)
+            history.deaths = deaths_alone(faults)
             comparison = ChainComparison(history, self.output, predicted, defect, self.finding_log)
             seen = self.stage("the output", lambda: comparison.run(without)) or Counter[str]()
             self.explain(lambda: self.compared(comparison))

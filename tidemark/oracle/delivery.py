@@ -14,35 +14,45 @@ says of itself that what was not acknowledged may come twice.
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
 from tidemark.formats.contract import Delivery
 from tidemark.formats.evidence import Batch, OutputRecord
-from tidemark.formats.faults import Fault, FaultComponent
+from tidemark.formats.faults import Fault, FaultAction, FaultComponent
 from tidemark.formats.manifest import Manifest
 
 ANY = sys.maxsize
 
 
-def most_copies(manifest: Manifest, batch: Batch, unlogged: Collection[int]) -> int:
+def most_copies(manifest: Manifest, batch: Batch, deaths: Mapping[int, int]) -> int:
     """How often a row of a batch may come in it, by the run's delivery, with the first; ``ANY``: nothing says it.
 
-    ``unlogged`` are batches in which tasks may have failed of which no log says so (:func:`with_failures_unlogged`).
+    ``deaths`` are those of :func:`deaths_alone`. Where another death made the batch run again, tasks may have failed
+    before it that are in no event log: Spark had not written them when the driver died.
     """
     if manifest.delivery is not Delivery.AT_LEAST_ONCE:
         return 1
-    if batch.runs > 1 and batch.batch in unlogged:
+    if batch.runs > 1 + deaths.get(batch.batch, 0):
         return ANY
     return batch.runs + batch.failed_tasks
 
 
-def with_failures_unlogged(faults: Iterable[Fault]) -> frozenset[int]:
-    """The batches in which a fault hit something else than a driver, and those after them.
+def deaths_alone(faults: Iterable[Fault]) -> dict[int, int]:
+    """Batch -> how often a fault killed its driver, of batches in which, or before which, nothing else was hit.
 
-    If the driver was killed, too, the last tasks that failed under it are in no event log: Spark had not written them.
+    No task had failed then before the driver died.
     """
-    others = (fault.batch for fault in faults if fault.component is not FaultComponent.DRIVER)
-    return frozenset(batch + more for batch in others if batch is not None for more in (0, 1))
+    deaths: Counter[int] = Counter()
+    others: set[int] = set()
+    for fault in faults:
+        if fault.batch is None:
+            continue
+        if fault.killed(FaultComponent.DRIVER):
+            deaths[fault.batch] += 2 if fault.action is FaultAction.KILL_TWICE else 1
+        else:
+            others |= {fault.batch, fault.batch + 1}
+    return {batch: many for batch, many in deaths.items() if batch not in others}
 
 
 def resent(manifest: Manifest, faults: Sequence[Fault], output: Iterable[OutputRecord]) -> frozenset[str]:

@@ -72,36 +72,38 @@ def _check_recoveries(demands: Demands, about: LivenessEvidence, log: FindingLog
     if not done:
         yield _not_judged(f"recovery within {limit_s:g} s", "no fault was injected")
     for fault in done:
-        took_s, is_over = _recovery(fault, about)
+        awaited, took_s, is_over = _recovery(fault, about)
         if took_s is not None and took_s > limit_s:
             what = f"was committed {took_s:.1f} s" if is_over else f"was still not committed {took_s:.1f} s"
             message = (
-                f"batch {fault.batch} {what} after {_named(fault)}, and {limit_s:g} s are demanded"
+                f"batch {awaited} {what} after {_named(fault)}, and {limit_s:g} s are demanded"
                 f" ({took_s - limit_s:.1f} s more)"
             )
-            log.add(Finding(property="slow_recoveries", message=message, batch=fault.batch))
+            log.add(Finding(property="slow_recoveries", message=message, batch=awaited))
         elif took_s is None or not is_over:
             yield _not_judged(
                 f"recovery within {limit_s:g} s",
-                f"the evidence does not say when batch {fault.batch} was committed after {_named(fault)}",
+                f"the evidence does not say when batch {awaited} was committed after {_named(fault)}",
             )
 
 
-def _recovery(fault: Fault, about: LivenessEvidence) -> tuple[float | None, bool]:
-    """Seconds from a fault to the commit of its batch, or to where the run was given up; whether it is committed."""
-    if fault.recovery_s is not None:
-        return fault.recovery_s, True
+def _recovery(fault: Fault, about: LivenessEvidence) -> tuple[int | None, float | None, bool]:
+    """The batch whose commit ends the recovery, seconds from the fault to that, or to where the run was given up, and
+    whether it is committed.
+    """
     is_after = (
         fault.point is CommitPoint.COMMITTED
     )  # its batch was committed before: the next one shows the recovery
     hit = None if fault.batch is None else fault.batch + is_after
+    if fault.recovery_s is not None:
+        return hit, fault.recovery_s, True
     batch = next((one for one in about.batches if one.batch == hit), None)
     committed_ms = None if batch is None or not batch.committed else _number(batch.committed_at_ms)
     if committed_ms is not None:
-        return max(0.0, (committed_ms - journal_ms(fault.at_utc)) / 1000), True
+        return hit, max(0.0, (committed_ms - journal_ms(fault.at_utc)) / 1000), True
     if about.hang is not None and (is_after if batch is None else not batch.committed):
-        return (journal_ms(about.hang.seen_utc) - journal_ms(fault.at_utc)) / 1000, False
-    return None, False
+        return hit, (journal_ms(about.hang.seen_utc) - journal_ms(fault.at_utc)) / 1000, False
+    return hit, None, False
 
 
 def _check_progress(demands: Demands, about: LivenessEvidence, log: FindingLog) -> Iterator[str]:

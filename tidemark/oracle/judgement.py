@@ -25,7 +25,7 @@ from tidemark.oracle.compare.explanations import if_it_never_came
 from tidemark.oracle.compare.join_comparison import Defects, JoinComparison, Seen
 from tidemark.oracle.compare.spark_account import SparkAccount, check_spark_account, inconclusive
 from tidemark.oracle.compare.unread_records import UnreadRecords
-from tidemark.oracle.delivery import resent, with_failures_unlogged
+from tidemark.oracle.delivery import deaths_alone, resent
 from tidemark.oracle.expectation import defects_of, prediction_of
 from tidemark.oracle.input.history import Evidence, History, read_history
 from tidemark.oracle.large.duckdb_engine import duckdb_engine
@@ -100,7 +100,7 @@ class _JoinJudgement(Judgement):
             prediction, defects = expected
             copies = self.stage("copies", lambda: resent(history.manifest, faults, run.output()))
             history.resent = copies or frozenset()
-            history.unlogged = with_failures_unlogged(faults)
+            history.deaths = deaths_alone(faults)
             unread = UnreadRecords(history, run.inputs)
             comparison = JoinComparison(history, prediction, defects, self.finding_log, unread)
             seen = self.stage("the output", lambda: comparison.run(run.output())) or Seen()

@@ -106,7 +106,12 @@ class Program(Conversation):
         self, timeout_s: float, asked: str = "its start", *, unless: Callable[[], object] | None = None
     ) -> dict[str, Any]:
         """The next answer. Raises also ``PipelineFailed`` if it is that the query failed."""
-        answer = super().answer(timeout_s, asked, unless=unless)
+        try:
+            answer = super().answer(timeout_s, asked, unless=unless)
+        except TidemarkError:
+            if not self.has_ended or self.last_words.get("event") != "failed":
+                raise
+            answer = self.last_words
         if answer.get("event") == "failed":
             raise self._failed(answer)
         return answer

@@ -155,9 +155,10 @@ class RunOptions:
         """After so many seconds without a commit a query has hung: not while a fault lasts, nor before it broke a
         recovery that is demanded.
         """
-        lasts_s = [part.duration_s for spec in self.fault_specs for part in spec.parts]
-        longest_s = max([*lasts_s, self.recover_within_s or 0.0])
-        return self.hung_after_s if longest_s < self.hung_after_s else longest_s + MORE_THAN_FAULT_S
+        parts = [part for spec in self.fault_specs for part in spec.parts]
+        lasts_s = [part.duration_s for part in parts if part.duration_s > FaultSpec.duration_s]
+        asked_s = [*lasts_s, *([] if self.recover_within_s is None else [self.recover_within_s])]
+        return max([self.hung_after_s, *(seconds + MORE_THAN_FAULT_S for seconds in asked_s)])
 
     @property
     def needs_proxied_registry(self) -> bool:

@@ -2,7 +2,8 @@
 
 A link has two streams. In each a counter is first, for what arrives, and another is last, for what is passed on; what
 disturbs it is in between, so the last is taken out and put in again behind it. A record of the disturbance and its
-owner is written before, as for what is suspended (:mod:`tidemark.stack.suspension`).
+owner is written before, as for what is suspended (:mod:`tidemark.stack.suspension`). Several processes may disturb one
+link at the same time: all of it is in effect, and each heals its own.
 """
 
 from __future__ import annotations
@@ -27,8 +28,13 @@ _PASSED, _DISTURBED = "passed", "disturbed"
 
 
 def suspension_name(broker: str) -> str:
-    """The name of the record of a disturbed link."""
+    """The name of the record of a link that is packets."""
     return f"link-{broker}"
+
+
+def disturbance_name(link: str) -> str:
+    """The name of the record of what this process does to a link of the proxy, and what its toxics are called by."""
+    return f"{suspension_name(link)}-by-{ProcessId.own().pid}"
 
 
 def is_there(state: StateFolder) -> bool:
@@ -40,39 +46,41 @@ def is_there(state: StateFolder) -> bool:
 
 
 def disturb(state: StateFolder, broker: str, toxics: Sequence[Toxic]) -> None:
-    """Put toxics into a broker's link; an error leaves it healed."""
-    state.add("stopped", Stopped(Target(link=broker), ProcessId.own()), suspension_name(broker))
+    """Put this process's toxics into a broker's link; an error leaves it without them."""
+    own = disturbance_name(broker)
+    state.add("stopped", Stopped(Target(link=broker), ProcessId.own()), own)
     try:
-        for stream in STREAMS:
-            _remove(state, broker, f"{_PASSED}-{stream}")
-        for number, toxic in enumerate(toxics):
-            _add(state, broker, f"{_DISTURBED}-{number}", toxic)
-        for stream in STREAMS:
-            counter = {"counter": f"{broker}/{stream}/{_PASSED}"}
-            _add(state, broker, f"{_PASSED}-{stream}", Toxic("count", stream, counter))
+        with state.component_lock(f"counters-{broker}"):
+            for stream in STREAMS:
+                _remove(state, broker, f"{_PASSED}-{stream}")
+            for number, toxic in enumerate(toxics):
+                _add(state, broker, f"{_DISTURBED}-{own}-{number}", toxic)
+            for stream in STREAMS:
+                counter = {"counter": f"{broker}/{stream}/{_PASSED}"}
+                _add(state, broker, f"{_PASSED}-{stream}", Toxic("count", stream, counter))
     except BaseException:
-        heal(state, broker)
-        state.discard("stopped", suspension_name(broker))
+        heal(state, broker, own)
+        state.discard("stopped", own)
         raise
 
 
-def heal(state: StateFolder, broker: str) -> None:
-    """Take all toxics but the counters out of a broker's link; nothing to do if the proxy is gone."""
+def heal(state: StateFolder, broker: str, disturbance: str) -> None:
+    """Take the toxics of one process out of a broker's link; nothing to do if the proxy is gone."""
     if not is_there(state):
         return
-    for name in _disturbances(state, broker):
+    for name in _disturbances(state, broker, disturbance):
         _remove(state, broker, name)
 
 
 def is_disturbed(state: StateFolder, broker: str) -> bool:
-    """Whether there are toxics but the counters in a broker's link."""
-    return bool(_disturbances(state, broker))
+    """Whether there are toxics of this process in a broker's link."""
+    return bool(_disturbances(state, broker, disturbance_name(broker)))
 
 
-def _disturbances(state: StateFolder, broker: str) -> list[str]:
-    """The names of the toxics in a broker's link that are no counters."""
+def _disturbances(state: StateFolder, broker: str, disturbance: str) -> list[str]:
+    """The names of the toxics in a broker's link that are of one process."""
     names = [str(toxic["name"]) for toxic in _ask(state, "GET", f"proxies/{broker}/toxics")]
-    return [name for name in names if name.startswith(_DISTURBED)]
+    return [name for name in names if name.startswith(f"{_DISTURBED}-{disturbance}-")]
 
 
 def traffic(state: StateFolder, broker: str) -> LinkTraffic:

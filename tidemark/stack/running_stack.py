@@ -170,7 +170,6 @@ class RunningStack:
                 raise
             return
         self._component(PROXY)
-        suspension.claim_in_turn(self._state, link)
         network_links.disturb(self._state, self._component(link).name, toxics)
 
     def heal_link(self, link: str) -> None:
@@ -181,7 +180,7 @@ class RunningStack:
             self._resume_link(link)
 
     def _resume_link(self, link: str) -> None:
-        name = network_links.suspension_name(link)
+        name = network_links.disturbance_name(link)
         suspension.resume(self._state, self._runtime, Target(link=link), name)
 
     def link_is_disturbed(self, link: str) -> bool:

@@ -9,17 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tidemark.errors import DaemonDied, DeadlineExceeded, TestbedError
+from tidemark.errors import DaemonDied, TestbedError
 from tidemark.processes import ProcessId
 from tidemark.stack import network_links
 from tidemark.stack.api import ComponentKind
 from tidemark.stack.packet_rules import broker_of
 from tidemark.stack.registry import StateFolder, Stopped, Target
 from tidemark.stack.runtime import Runtime
-from tidemark.waiting import wait_until
-
-TURN_S = 120.0
-"""Calibration: a link is disturbed for some seconds, and up to twenty more until something meets that."""
 
 
 def suspend(state: StateFolder, runtime: Runtime, target: Target, name: str) -> None:
@@ -46,11 +42,11 @@ def resume(state: StateFolder, runtime: Runtime, target: Target, name: str) -> N
     """
     with _target_lock(state, target):
         others = [record for path, record in state.records("stopped", Stopped) if path.stem != name]
-        if all(record.target != target for record in others):
-            if target.link and is_of_packets(state, target.link):
+        if target.link and not is_of_packets(state, target.link):
+            network_links.heal(state, target.link, name)  # of others nothing
+        elif all(record.target != target for record in others):
+            if target.link:
                 runtime.packet_links.forget(target.link)
-            elif target.link:
-                network_links.heal(state, target.link)
             else:
                 runtime.resume(target)
         state.discard("stopped", name)
@@ -78,24 +74,6 @@ def claim(state: StateFolder, link: str) -> None:
                     hint="run one after the other, or each on a stack of its own",
                 )
         state.add("stopped", Stopped(Target(link=link), ProcessId.own()), name)
-
-
-def claim_in_turn(state: StateFolder, link: str) -> None:
-    """The same, once no other process watches that link: each would heal what another one does to it."""
-    refused: list[TestbedError] = []
-
-    def is_claimed() -> bool:
-        try:
-            claim(state, link)
-        except TestbedError as error:
-            refused.append(error)
-            return False
-        return True
-
-    try:
-        wait_until(is_claimed, TURN_S, lambda: f"{link} to be healed by another process")
-    except DeadlineExceeded:
-        raise refused[-1] from None
 
 
 def give_back(state: StateFolder, runtime: Runtime) -> None:

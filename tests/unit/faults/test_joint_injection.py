@@ -220,6 +220,24 @@ def test_what_follows_the_kill_of_a_driver_is_injected_while_the_batch_is_run_ag
     assert first.proof["overlap"]["from_utc"] >= second.at_utc
 
 
+def test_what_the_driver_before_has_written_does_not_keep_a_fault_from_the_run_after_it(batches, monkeypatch):
+    all_written = {"ledger": {"0": 2, "1": 2}, "ends": {"0": 3, "1": 4}}
+    monkeypatch.setattr(Output, "snapshot", lambda _output: dict(all_written))
+    stack = Seen()
+    stack.event_log = batches.checkpoint.path / "log"
+    (batches.checkpoint.path / "metadata").write_text('{"id":"q"}')
+    stack.event_log.write_text(job_start("q", 0))
+    injector = in_batch_1(batches, stack, "driver@planned+executor@planned")
+    until(lambda: injector.journal, "the kill of the driver in the journal")
+    stack.back()
+    stack.event_log.write_text(job_start("q", 0) + job_start("q", 1))
+
+    kills = faults_of(batches, injector, 2)
+    assert [(one.label, one.together) for one in kills] == [
+        ("kill driver", "driver@planned+executor@planned"), ("kill executor", "driver@planned+executor@planned"),
+    ]  # fmt: skip
+
+
 def test_faults_that_were_not_seen_together_are_single_ones_and_tried_again(batches):
     class Once(Seen):
         """Its broker goes on by itself, in batch 1."""

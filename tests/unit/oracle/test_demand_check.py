@@ -255,7 +255,8 @@ def test_after_a_kill_at_committed_the_next_batch_shows_the_recovery(times):
 
     verdict = made.verdict()
     assert verdict.findings_total["slow_recoveries"] == 1
-    assert "was still not committed 29.0 s after kill driver" in verdict.findings[0].message
+    assert verdict.findings[0].message.startswith("batch 2 was still not committed 29.0 s after kill driver")
+    assert verdict.findings[0].batch == 2
 
 
 def test_without_a_hang_the_commit_of_the_next_batch_is_the_recovery_from_a_kill_at_committed():

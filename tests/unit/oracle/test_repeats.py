@@ -103,77 +103,97 @@ def test_they_are_permitted_in_a_chain_as_well(journal: list[Fault], found: dict
     assert run.judge().findings_total == found
 
 
-def came(copies: int, *faults: Fault, output: Output | None = None, **plan: Any) -> Run:
+def came(copies: int, *faults: Fault, **plan: Any) -> Run:
     """A run in whose batch 0 a row came once, and so many times more; it was run as the plan says."""
-    run = Run(**({} if output is None else {"output": output}))
-    run.batch("i1 a 10", "c1 a 12", out="i1 c1", **plan).flush()
+    run = Run().batch("i1 a 10", "c1 a 12", out="i1 c1", **plan).flush()
     run.delivery, run.journal = Delivery.AT_LEAST_ONCE, list(faults)
     return run.out(0, ", ".join(["i1 c1"] * copies))
 
 
-def hit(component: FaultComponent, batch: int) -> Fault:
-    return death(batch, component=component, proof={})
+def hit(component: str, batch: int = 0, action: FaultAction = FaultAction.KILL) -> Fault:
+    return death(batch, component=FaultComponent(component), action=action, proof={})
+
+
+TWICE = {"runs": 2, "restarted": True}
+THRICE = {"runs": 3, "restarted": True}
 
 
 @pytest.mark.parametrize(
-    ("plan", "permitted"),
+    ("plan", "faults", "permitted"),
     [
-        ({"runs": 2, "restarted": True}, 1),
-        ({"runs": 3, "restarted": True}, 2),
-        ({"failed_tasks": 1}, 1),
-        ({"runs": 2, "restarted": True, "failed_tasks": 2}, 3),
-        ({}, 0),
+        (TWICE, [hit("driver")], 1),
+        (THRICE, [hit("driver"), hit("driver")], 2),
+        (THRICE, [hit("driver", action=FaultAction.KILL_TWICE)], 2),
+        (TWICE, [hit("driver"), hit("executor", 1)], 1),
+        ({"failed_tasks": 1}, [hit("executor")], 1),
+        ({**TWICE, "failed_tasks": 2}, [hit("driver")], 3),
+        ({}, [], 0),
     ],
 )
-def test_a_row_may_come_once_for_each_run_and_each_failed_task(plan: dict[str, Any], permitted: int) -> None:
-    verdict = came(permitted, **plan).verdict()
+def test_a_row_may_come_once_for_each_run_and_each_failed_task(
+    plan: dict[str, Any], faults: list[Fault], permitted: int
+) -> None:
+    verdict = came(permitted, *faults, **plan).verdict()
     assert (verdict.findings_total, verdict.counts["duplicates_permitted"]) == ({}, permitted)
 
-    verdict = came(permitted + 2, **plan).verdict()
+    verdict = came(permitted + 2, *faults, **plan).verdict()
     assert (verdict.findings_total, verdict.counts["duplicates_permitted"]) == (
         {"duplicate_rows": 2}, permitted,
     )  # fmt: skip
 
 
 def test_the_finding_says_how_often_the_batch_was_run() -> None:
-    [finding] = came(2, runs=2, restarted=True).verdict().findings
+    [finding] = came(2, hit("driver"), **TWICE).verdict().findings
     assert "was run 2 times, and 0 of its tasks failed: each row may come 2 times" in finding.message
 
 
 @pytest.mark.parametrize(
-    ("fault", "plan", "found"),
+    ("plan", "faults"),
     [
-        (hit(FaultComponent.EXECUTOR, 0), {"runs": 2, "restarted": True}, {}),
-        (hit(FaultComponent.WORKER, -1), {"runs": 2, "restarted": True}, {}),
-        (hit(FaultComponent.EXECUTOR, 1), {"runs": 2, "restarted": True}, {"duplicate_rows": 4}),
-        (hit(FaultComponent.DRIVER, 0), {"runs": 2, "restarted": True}, {"duplicate_rows": 4}),
-        (hit(FaultComponent.EXECUTOR, 0), {"failed_tasks": 1}, {"duplicate_rows": 4}),
+        (TWICE, []),
+        (TWICE, [hit("driver", 1)]),
+        (THRICE, [hit("driver")]),
+        (TWICE, [hit("driver"), hit("executor")]),
+        (TWICE, [hit("driver", 0), hit("worker", -1)]),
+        (TWICE, [hit("driver"), hit("driver", action=FaultAction.PAUSE)]),
     ],
 )
-def test_where_tasks_may_have_failed_under_a_killed_driver_any_number_is_permitted(
-    fault: Fault, plan: dict[str, Any], found: dict[str, int]
+def test_where_tasks_may_have_failed_under_a_driver_that_died_any_number_is_permitted(
+    plan: dict[str, Any], faults: list[Fault]
 ) -> None:
-    assert came(5, fault, **plan).findings() == found
+    assert came(5, *faults, **plan).findings() == {}
 
 
-def test_of_rows_with_the_same_ids_each_may_come_as_often() -> None:
-    by_ids = Output("iid", "cid", None, None)
+BY_IDS = Output("iid", "cid", None, None)
 
-    def run(times: int) -> Run:
-        made = Run("left_outer", output=by_ids)
-        made.batch("i1 a 10, i1 a 10", "c1 a 12", out=", ".join(["i1 c1"] * times), runs=2, restarted=True)
-        made.flush().delivery = Delivery.AT_LEAST_ONCE
-        return made
 
-    assert run(4).findings() == {}
-    assert run(5).findings() == {"duplicate_rows": 1}
+@pytest.mark.parametrize(("times", "found"), [(4, {}), (5, {"duplicate_rows": 1})])
+def test_of_rows_with_the_same_ids_each_may_come_as_often(times: int, found: dict[str, int]) -> None:
+    run = Run("left_outer", output=BY_IDS)
+    run.batch("i1 a 10, i1 a 10", "c1 a 12", out=", ".join(["i1 c1"] * times), **TWICE).flush()
+    run.delivery, run.journal = Delivery.AT_LEAST_ONCE, [hit("driver")]
+
+    assert run.findings() == found
+
+
+@pytest.mark.parametrize(("times", "found"), [(2, {}), (3, {"duplicate_rows": 1})])
+def test_a_copy_is_not_taken_for_a_row_with_the_same_ids_that_is_due_later(
+    times: int, found: dict[str, int]
+) -> None:
+    run = Run("left_outer", output=BY_IDS).batch(
+        "i1 a 10", "c1 a 12", out=", ".join(["i1 c1"] * times), **TWICE
+    )
+    run.batch("i1 a 11", out="i1 c1").flush()
+    run.delivery, run.journal = Delivery.AT_LEAST_ONCE, [hit("driver")]
+
+    assert run.findings() == found
 
 
 def test_a_chain_permits_as_often() -> None:
     def found(times: int, **plan: Any) -> dict[str, int]:
         run = ChainRun(ONCE).batch("i1 x 10", out=", ".join(["i1 10"] * times), **plan)
-        run.delivery = Delivery.AT_LEAST_ONCE
+        run.delivery, run.journal = Delivery.AT_LEAST_ONCE, [hit("driver")]
         return dict(run.judge().findings_total)
 
-    assert found(3, runs=2, restarted=True, failed_tasks=1) == {}
-    assert found(4, runs=2, restarted=True, failed_tasks=1) == {"duplicate_rows": 1}
+    assert found(3, **TWICE, failed_tasks=1) == {}
+    assert found(4, **TWICE, failed_tasks=1) == {"duplicate_rows": 1}

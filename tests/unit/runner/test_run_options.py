@@ -30,8 +30,8 @@ def test_the_command_of_a_run_has_every_option_that_affects_it(tmp_path):
 @pytest.mark.parametrize(
     ("within_s", "faults", "hung_after_s", "given_up_after_s"),
     [
-        (None, "", 300, 300), (20, "", 300, 300), (299, "", 300, 300), (300, "", 300, 360), (600, "", 300, 660),
-        (600, "", 900, 900), (None, "broker:pause~299", 300, 300), (20, "driver,broker:pause~400", 300, 460),
+        (None, "", 300, 300), (20, "", 300, 300), (250, "", 300, 310), (600, "", 300, 660), (600, "", 900, 900),
+        (None, "broker:pause", 30, 30), (None, "broker:pause~250", 300, 310), (20, "driver,broker:pause~400", 300, 460),
         (500, "broker:pause@planned~400+executor@planned", 300, 560),
     ],
 )  # fmt: skip

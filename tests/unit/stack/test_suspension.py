@@ -1,12 +1,9 @@
 from __future__ import annotations
 
-import threading
-
 import pytest
 
 from tidemark.errors import ContainerEngineError, DaemonDied, TestbedError
 from tidemark.processes import ProcessId, end
-from tidemark.stack import suspension
 from tidemark.stack.local import process_runtime
 from tidemark.stack.local.process_runtime import ProcessRuntime
 from tidemark.stack.packet_rules import packets_of
@@ -151,21 +148,3 @@ def test_a_link_that_another_process_watches_is_neither_watched_nor_given_back(s
     assert "one after the other" in error.value.hint
     assert forgotten == [mine]
     assert [record.target.link for _, record in state.records("stopped", Stopped)] == [theirs]
-
-
-def test_a_link_that_another_process_disturbs_is_claimed_once_that_is_over(state, sleeper, monkeypatch):
-    state.make()
-    theirs = sleeper()
-    state.add("stopped", Stopped(Target(link="broker"), theirs), "link-broker")
-    monkeypatch.setattr(suspension, "TURN_S", 0.2)
-    with pytest.raises(TestbedError, match="link-broker is used by another process"):
-        suspension.claim_in_turn(state, "broker")
-
-    monkeypatch.setattr(suspension, "TURN_S", 30.0)
-    ends = threading.Timer(0.3, lambda: end([theirs], ask_s=0))
-    ends.start()
-    suspension.claim_in_turn(state, "broker")
-    ends.join()
-
-    [(_, record)] = state.records("stopped", Stopped)
-    assert record.owner == ProcessId.own()

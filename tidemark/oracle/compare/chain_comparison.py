@@ -219,7 +219,7 @@ class ChainComparison:
         self._copies.append(came)
         owed = self._known[came.batch][came.values]
         most = most_copies(
-            self._history.manifest, self._history.batches[came.batch].plan, self._history.unlogged
+            self._history.manifest, self._history.batches[came.batch].plan, self._history.deaths
         )
         is_resent = came.place in self._history.resent
         self._came_again[came.batch, came.values] += not is_resent

@@ -108,7 +108,7 @@ class JoinComparison:
         self._reader = OutputReader(history, self._choose)
         plans = [batch.plan for batch in history.batches]
         self._owing = [plan.committed for plan in plans]
-        self._most = [most_copies(history.manifest, plan, history.unlogged) for plan in plans]
+        self._most = [most_copies(history.manifest, plan, history.deaths) for plan in plans]
         self._came_again: Counter[int] = Counter()
         self._alike: dict[int, int] = {}
         """Of rows with the same ids the one that all copies are taken for -> how many are due in the batch."""
@@ -165,9 +165,13 @@ class JoinComparison:
 
     def _choose(self, identities: list[int], batch: int) -> int:
         """Which of several rows with the same ids a record is."""
-        chosen = likeliest(identities, batch, self._predicted, self.seen.came)
-        if len(identities) > 1:
-            self._alike[chosen] = sum(self._predicted.get(one) == batch for one in identities)
+        due = [one for one in identities if self._predicted.get(one) == batch]
+        if not due or len(identities) == 1:
+            return likeliest(identities, batch, self._predicted, self.seen.came)
+        chosen = likeliest(due, batch, self._predicted, self.seen.came)
+        self._alike[chosen] = len(due)
+        if self.seen.came(chosen) and not self._may_come_again(chosen, batch):
+            return likeliest(identities, batch, self._predicted, self.seen.came)
         return chosen
 
     def _right_rows(self) -> Iterator[RightRow]:
@@ -205,8 +209,13 @@ class JoinComparison:
         """Whether a copy of a row that came is one that the delivery permits."""
         if written(place) in self._history.resent:
             return True
+        is_permitted = self._may_come_again(identity, batch)
         self._came_again[identity] += 1
-        return self._came_again[identity] <= (self._most[batch] - 1) * self._alike.get(identity, 1)
+        return is_permitted
+
+    def _may_come_again(self, identity: int, batch: int) -> bool:
+        """Whether the delivery permits one more copy of a row that came in its batch."""
+        return self._came_again[identity] < (self._most[batch] - 1) * self._alike.get(identity, 1)
 
     def _judge_astray(self, identity: int, came: OutputPosition, place: int) -> None:
         """A row that is right but for its batch."""

@@ -7,7 +7,7 @@ last.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,8 +34,8 @@ class ChainBatchRows:
 class ChainHistory:
     """A run, ready to be judged. ``places`` says where each record was written, ``batch_of`` who read it.
 
-    ``resent`` are the places of output records that are copies made by the producer, ``unlogged`` the batches in which
-    tasks may have failed of which no log says so, once the judge has found them.
+    ``resent`` are the places of output records that are copies made by the producer, ``deaths`` those of drivers that
+    nothing but a fault has caused (``tidemark.oracle.delivery``), once the judge has found them.
     """
 
     chain: Chain
@@ -49,7 +49,7 @@ class ChainHistory:
     inconclusive: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     resent: frozenset[str] = frozenset()
-    unlogged: frozenset[int] = frozenset()
+    deaths: Mapping[int, int] = field(default_factory=dict)
     readable: list[Readable] = field(default_factory=list)
 
     def place(self, record: int) -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import copy
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cached_property
@@ -156,8 +156,8 @@ class History:
     """A run, ready to be judged. ``batches`` ends before the first whose rows cannot be known (``gaps``).
 
     ``contract`` is the join that the optimizer makes of what the contract says, ``placing`` where its filters are.
-    ``resent`` are the places of output records that are copies made by the producer, ``unlogged`` the batches in which
-    tasks may have failed of which no log says so, once the judge has found them.
+    ``resent`` are the places of output records that are copies made by the producer, ``deaths`` those of drivers that
+    nothing but a fault has caused (``tidemark.oracle.delivery``), once the judge has found them.
     ``optional`` are the rows that fail nothing but a filter that Spark may infer (``tidemark.oracle.spark.pushdown``).
     ``rest`` is what is known of the rows of a large run that are not here. ``read_as`` are the sides as the contract
     describes them, where values that are compared are other things than BIGINTs: in ``contract`` they are numbers then.
@@ -173,7 +173,7 @@ class History:
     inconclusive: list[str] = field(default_factory=list)
     planned: int = 0
     resent: frozenset[str] = frozenset()
-    unlogged: frozenset[int] = frozenset()
+    deaths: Mapping[int, int] = field(default_factory=dict)
     readable: list[Readable] = field(default_factory=list)
     optional: set[int] = field(default_factory=set)
     rest: Rest | None = None

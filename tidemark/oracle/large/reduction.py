@@ -23,7 +23,7 @@ from tidemark.formats.faults import Fault, FaultComponent
 from tidemark.formats.input_offsets import records_in
 from tidemark.formats.manifest import Manifest
 from tidemark.oracle.compare.state_counts import miscounted
-from tidemark.oracle.delivery import ANY, most_copies, with_failures_unlogged
+from tidemark.oracle.delivery import ANY, deaths_alone, most_copies
 from tidemark.oracle.input.history import ROW_BITS, Evidence, History, empty_history, read_batches
 from tidemark.oracle.input.rest import Rest
 from tidemark.oracle.large import output, record_tables, state_rows
@@ -133,7 +133,7 @@ def _can_be_reduced(run: Evidence, history: History) -> bool:
     is_at_least_once = manifest.delivery is Delivery.AT_LEAST_ONCE
     faults = list(run.faults())
     may_be_resent = is_at_least_once and any(fault.killed(FaultComponent.BROKER) for fault in faults)
-    history.unlogged = with_failures_unlogged(faults)
+    history.deaths = deaths_alone(faults)
     return (
         not not_compared(manifest.versions)
         and not history.gaps
@@ -226,7 +226,7 @@ class _Reduction:
         plans = [batch.plan for batch in self._history.batches]
         many: defaultdict[int, list[int]] = defaultdict(list)
         for plan in plans:
-            many[most_copies(self._history.manifest, plan, self._history.unlogged)].append(plan.batch)
+            many[most_copies(self._history.manifest, plan, self._history.deaths)].append(plan.batch)
         permitted = [batch for most, batches in many.items() if most > 1 for batch in batches]
         beyond = "".join(
             f" or t.many > {most} and {_is_one_of('e.batch', batches)}"
