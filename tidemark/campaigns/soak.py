@@ -55,12 +55,13 @@ INPUTS: Mapping[str, tuple[str, ...]] = {
     "plain": (),
     "payloads": ("--changed-duplicates", "0.05", "--moved-duplicates", "0.05"),
     "one key": ("--key-skew", "one:0.02"),
-    "transactions": ("--transactions", "0.2", "--aborted", "0.1"),
+    "transactions": ("--transactions", "0.02", "--aborted", "0.01"),
     "bursts": ("--bursts", "0.3"),
     "clock": ("--lateness", "on_time+uniform:0.2*1+skewed_producer:0.1*1"),
 }
 """What the input of a run has, in turn: name -> options of the generator. In each the watermark moves with every slice:
-or else there would be no batch without data to inject a fault into."""
+or else there would be no batch without data to inject a fault into. Calibration: a transaction takes 50 to 100 ms on
+three brokers, and ten times as many took ten minutes of a run."""
 KEPT_IN = (SPARKS_OWN, "RocksDB, 2", "RocksDB, 2, changelog")
 """Where the state of a run is, in turn: those in which each point of a batch can be met."""
 
