@@ -158,9 +158,7 @@ def soak_command(
         pipeline or JOINS, _known_sinks(sink), tuple(only or ()), log, resume, keep_checkpoint,
         in_time=in_time(recover_within, progress, watermark_stands, state_rows, hung_after),
     )  # fmt: skip
-    command = _typed(options, pipeline or (), sink or ())
-    if markdown is not None:
-        command += f" --markdown {shlex.quote(str(markdown))}"
+    command = _typed(options, pipeline or (), sink or (), markdown)
     with (
         lease(spec_to_lease()) as stack,
         run_shown("soak", quiet=False, names_runs=True) as (report, say, watch),
@@ -257,7 +255,9 @@ def _print(done: Soak, folder: Path, *, as_json: bool) -> None:
     say_index(folder)
 
 
-def _typed(options: SoakOptions, pipelines: Sequence[str], sinks: Sequence[str]) -> str:
+def _typed(
+    options: SoakOptions, pipelines: Sequence[str], sinks: Sequence[str], markdown: Path | None = None
+) -> str:
     """The command of a soak, with what has a default and decides what is run."""
     words = ["tidemark", "soak", "--minutes", f"{options.minutes:g}", "--seed", str(options.seed)]
     words += ["--impressions", str(options.impressions), "--faults", str(options.faults)]
@@ -265,7 +265,8 @@ def _typed(options: SoakOptions, pipelines: Sequence[str], sinks: Sequence[str])
     words += [word for one in sinks for word in ("--sink", one)]
     words += [word for one in options.only for word in ("--only", one)]
     words += ["--keep-checkpoint"] if options.keep_checkpoint else []
-    return shlex.join([*words, *options.words_of_time])
+    words += options.words_of_time
+    return shlex.join([*words, *([] if markdown is None else ["--markdown", str(markdown)])])
 
 
 def _asked(command: str, spec: StackSpec, only: Sequence[str]) -> Asked:

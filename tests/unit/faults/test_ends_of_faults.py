@@ -6,13 +6,13 @@ import pytest
 
 from tests.unit.faults.test_injector import (
     Batches,
-    Next,
     Words,
     injected_in_batch_1,
     injector_of,
     planned,
     until,
 )
+from tests.unit.faults.test_second_kill import Next
 from tidemark.errors import QueryHung
 
 

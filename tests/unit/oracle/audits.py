@@ -29,7 +29,9 @@ BARE = {"ids": ("left_ref", "right_ref"), "rows": (), "batches": ()}
 
 
 class AuditOf:
-    """An ``Evidence``."""
+    """An ``Evidence``; with a ``sink`` that of a run whose query has a sink of its own."""
+
+    sink: str | None = None
 
     def __init__(
         self,
@@ -39,11 +41,9 @@ class AuditOf:
         first: int = 0,
         deleted: dict[str, int] | None = None,
         state: list[StateRow] | None = None,
-        sink: str | None = None,
         **about: Any,
     ) -> None:
         self._run = run
-        self._sink = sink
         self._level = level
         self._deleted = deleted or {}
         self._state = state
@@ -72,7 +72,7 @@ class AuditOf:
         batches = [] if self._state is None else [self.about.first_batch - 1]
         return msgspec.structs.replace(
             manifest, contract=contract, inputs=inputs, goals=[], waived=[], plan_differs=[], audit=self.about,
-            state=msgspec.structs.replace(info, batches=batches), sink=self._sink,
+            state=msgspec.structs.replace(info, batches=batches), sink=self.sink,
         )  # fmt: skip
 
     @property

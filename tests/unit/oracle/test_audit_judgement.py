@@ -336,6 +336,7 @@ def test_in_a_run_a_batch_that_was_begun_once_permits_no_row_again_though_a_driv
 ):
     run = sound().out(0, "i1 c1")
     run.plans[0] = msgspec.structs.replace(run.plans[0], restarted=True, runs=runs)
-    audited = AuditOf(run, "rows", reported=(0, 3), sink="own")
+    audited = AuditOf(run, "rows", reported=(0, 3))
+    audited.sink = "own"
 
     assert audited.verdict().counts["permitted_duplicates"] == permitted
