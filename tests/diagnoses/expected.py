@@ -128,6 +128,9 @@ SINK = {
     "at-least-once sink that promises exactly-once": Expected(
         "delivery", ("doubled: batch", "doubled: task"), _RESTARTED
     ),
+    "at-least-once sink that doubles the batch with which it recovers": Expected(
+        "delivery", ("doubled: batch", "doubled: task"), _RESTARTED
+    ),
     "sink that waits for no acknowledgement": _nothing("rows that were on their way to a broker are no group of rows"),
 }  # fmt: skip
 
