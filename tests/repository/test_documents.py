@@ -23,6 +23,7 @@ MADE_BY_HOURS = (
     "tests/results/LONG.md",
     "tests/results/FUZZ.md",
     "tests/results/SOAK.md",
+    "tests/results/SOAK-CONTAINERS.md",
     "tests/results/AGAIN.md",
     "tests/results/SPARKS.md",
     "tests/results/UPGRADES.md",

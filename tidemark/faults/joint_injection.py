@@ -92,6 +92,8 @@ class JointInjection:
         self._hooks = hooks
         self._first_line = len(hooks.journal)
         self._effects: list[_Effect] = []
+        self._overlap = False
+        """Whether all of them were seen in effect at one instant."""
         self._killed: set[Executor] = set()
         self._hit: set[Executor] = set()
         """Executors that a fault has been injected into."""
@@ -107,14 +109,12 @@ class JointInjection:
         is_complete = False
         try:
             with ExitStack() as outages:
-                injected = all(
+                if all(
                     self._inject_step([parts[number] for number in step], outages)
                     for step in steps(self._fault.spec.as_parts)
-                )
-                if injected:
-                    overlaps = self._see_overlap()
+                ):
                     self._hold()
-                    is_complete = overlaps
+                    is_complete = self._overlap
         finally:
             is_complete = self._ended(is_complete=is_complete)
         return is_complete
@@ -130,7 +130,10 @@ class JointInjection:
         with self._at_point(first, any(spec.part.kills_driver for spec in specs), is_rerun=is_rerun) as at:
             if at is None:
                 return False
-            return all(self._begin(spec, at, outages) for spec in specs)
+            is_injected = all(self._begin(spec, at, outages) for spec in specs)
+            if is_injected and len(self._effects) == len(self._fault.spec.parts):
+                self._overlap = self._see_overlap()  # before the batch goes on, and is committed
+            return is_injected
 
     def _await_rerun(self, kill: Fault) -> None:
         """Wait until the next driver runs the batch again; where the output ended just before is noted."""

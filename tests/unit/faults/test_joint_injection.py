@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
@@ -236,6 +237,21 @@ def test_what_the_driver_before_has_written_does_not_keep_a_fault_from_the_run_a
     assert [(one.label, one.together) for one in kills] == [
         ("kill driver", "driver@planned+executor@planned"), ("kill executor", "driver@planned+executor@planned"),
     ]  # fmt: skip
+
+
+def test_the_victims_are_looked_at_before_the_batch_goes_on_and_is_committed(batches):
+    class Fast(Seen):
+        """Its batch is committed as soon as the driver goes on."""
+
+        @contextmanager
+        def suspended(self, driver):
+            with super().suspended(driver):
+                yield
+            batches.commit(1)
+
+    both = faults_of(batches, in_batch_1(batches, Fast(), "executor@planned+broker:pause@planned~0"), 2)
+    assert [one.together for one in both] == ["executor@planned+broker:pause@planned~0"] * 2
+    assert both[0].proof["overlap"]["seen"]["states"] == ["gone", "paused"]
 
 
 def test_faults_that_were_not_seen_together_are_single_ones_and_tried_again(batches):
