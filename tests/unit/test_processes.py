@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from contextlib import contextmanager
 from dataclasses import replace
 
 import psutil
@@ -180,6 +181,15 @@ def test_a_conversation_ends_with_its_block(tmp_path):
     assert not identity.alive
 
 
+@contextmanager
+def after_a_question_that_was_given_up(code: str, tmp_path):
+    """A child that has not answered ``1``."""
+    with talk(code, tmp_path) as child:
+        with pytest.raises(DeadlineExceeded):
+            child.ask("1", 0.1)
+        yield child
+
+
 def test_an_answer_that_comes_late_is_not_taken_for_that_of_the_next_question(tmp_path):
     """The child answers the first question together with the second."""
     slow = (
@@ -190,9 +200,7 @@ def test_an_answer_that_comes_late_is_not_taken_for_that_of_the_next_question(tm
         "    first = ''\n"
         "    print('{\"told\": %s}' % line.strip(), flush=True)\n"
     )
-    with talk(slow, tmp_path) as child:
-        with pytest.raises(DeadlineExceeded):
-            child.ask("1", 0.1)
+    with after_a_question_that_was_given_up(slow, tmp_path) as child:
         assert child.ask("2", 30) == {"told": 2}
         assert child.ask("3", 30) == {"told": 3}
 
@@ -205,8 +213,6 @@ def test_who_waits_on_hears_the_answer_to_a_question_that_was_given_up(tmp_path)
         "print('{\"told\": %s}' % first, flush=True)\n"
         "sys.stdin.readline()\n"
     )
-    with talk(slow, tmp_path) as child:
-        with pytest.raises(DeadlineExceeded):
-            child.ask("1", 0.1)
+    with after_a_question_that_was_given_up(slow, tmp_path) as child:
         (tmp_path / "go").touch()
         assert child.answer(30) == {"told": 1}

@@ -163,10 +163,14 @@ class Soak:
         """0 if the soak holds, 1 if something was found, 3 if too much missed or a run failed."""
         if any(one.findings for one in self.runs):
             return EXIT_INVALID
-        missed = sum(not fault.injected for _, fault in self.faults)
         failed = any(one.failed for one in self.runs)
-        too_many = missed > MISSES * self.asked
+        too_many = self.missed > MISSES * self.asked
         return EXIT_UNKNOWN if failed or too_many or not self.asked else EXIT_VALID
+
+    @property
+    def missed(self) -> int:
+        """How many faults were not injected."""
+        return sum(not fault.injected for _, fault in self.faults)
 
     @property
     def asked(self) -> int:
@@ -219,7 +223,6 @@ class Soak:
     def summary(self) -> dict[str, Any]:
         """Counts and times as JSON values."""
         done = [(one, fault) for one, fault in self.faults if fault.injected]
-        missed = sum(not fault.injected for _, fault in self.faults)
         times = self.recovery().get("all", {})
         kinds = Counter(f"{fault.label} at {fault.point}" for _, fault in done)
         return {
@@ -227,8 +230,8 @@ class Soak:
             "runs": len(self.runs),
             "verdicts": dict(Counter(one.verdict for one in self.runs)),
             "faults": len(done),
-            "missed": missed,
-            "beside_the_schedule": max(0, len(done) + missed - self.asked),
+            "missed": self.missed,
+            "beside_the_schedule": max(0, len(done) + self.missed - self.asked),
             "overlaps": sum(met["done"] for met in self.overlapping()),
             "faults_a_minute": round(60 * len(done) / self.seconds, 1) if self.seconds else 0.0,
             "kinds": dict(sorted(kinds.items())),

@@ -56,6 +56,7 @@ EVERY_POINT = (
 """Each component, and each point that a batch comes to for long enough to be met in the first one that is tried."""
 
 SHRINK = "10m"
+"""How long each run with a finding is made smaller, if nothing is said."""
 
 Schedule = Annotated[
     str,

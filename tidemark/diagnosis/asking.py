@@ -148,7 +148,7 @@ class Asker:
         self._bases: dict[object, History] = {}
         self._observed: dict[OutputReading | None, Observed] = {}
         self._answers: dict[Setting, Answer | None] = {}
-        faults = list(self.evidence.faults())
+        faults = self.evidence.faults()
         self._copies = resent(self.manifest, faults, self.evidence.output())
         self.base = self._base(self.contract)
         plans = [batch.plan for batch in self.base.batches]

@@ -24,6 +24,7 @@ from tidemark.errors import UsageError
 from tidemark.faults.overlaps import FaultPart, why_impossible
 from tidemark.formats.faults import (
     AMOUNTS,
+    KILLS,
     MOST,
     NETWORK_ACTIONS,
     POINTS,
@@ -39,7 +40,6 @@ LONGEST_DELAY_S = 0.4
 
 REPLACED_AT_ONCE = (FaultComponent.DRIVER, FaultComponent.EXECUTOR, FaultComponent.EXECUTORS)
 """Once killed: such a fault has no duration."""
-KILLS = (FaultAction.KILL, FaultAction.KILL_TWICE)
 
 _WORD = re.compile(
     r"(?P<component>\w+)(?::(?P<action>[\w-]+)(?:=(?P<amount>\d+(?:\.\d+)?)(?P<unit>[A-Za-z%]+))?)?(?:@(?P<point>[\w-]+))?"

@@ -132,6 +132,8 @@ LINK_FAULTS = frozenset(
 )
 NETWORK_ACTIONS = tuple(dict.fromkeys(action for actions in LINK_ACTIONS.values() for action in actions))
 
+KILLS = (_A.KILL, _A.KILL_TWICE)
+
 AMOUNTS: dict[FaultAction, tuple[str, float]] = {
     _A.DELAY: ("ms", 200.0),
     _A.JITTER: ("ms", 200.0),
@@ -258,9 +260,8 @@ class Fault(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fie
 
     def killed(self, component: FaultComponent) -> bool:
         """Whether it was injected and killed that component, once or twice; a broker in whatever role."""
-        kills = self.action in (FaultAction.KILL, FaultAction.KILL_TWICE)
         is_it = self.component is component or (component is _C.BROKER and self.component in BROKERS)
-        return self.injected and is_it and kills
+        return self.injected and is_it and self.action in KILLS
 
     @property
     def overlap_s(self) -> float:

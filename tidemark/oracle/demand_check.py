@@ -91,9 +91,8 @@ def _recovery(fault: Fault, about: LivenessEvidence) -> tuple[int | None, float 
     """The batch whose commit ends the recovery, seconds from the fault to that, or to where the run was given up, and
     whether it is committed.
     """
-    is_after = (
-        fault.point is CommitPoint.COMMITTED
-    )  # its batch was committed before: the next one shows the recovery
+    # At that point its batch was committed before: the next one shows the recovery.
+    is_after = fault.point is CommitPoint.COMMITTED
     hit = None if fault.batch is None else fault.batch + is_after
     if fault.recovery_s is not None:
         return hit, fault.recovery_s, True

@@ -250,7 +250,7 @@ def _runs(soak: Soak) -> Iterator[str]:
         yield from ("## What does not hold", "", *failed, "")
 
 
-LABELS = {"missed": "faults not injected", "duplicates_permitted": "duplicates permitted"}
+LABELS = {"missed": "faults not injected"}
 """What the page calls a count of ``Soak.summary``, if not by its own name."""
 
 
@@ -299,7 +299,7 @@ def _fact_tables(soak: Soak, asked: Asked) -> list[FactTable]:
     """The tables of the page: joins and sinks, inputs and states, faults and points, overlaps, doubts."""
     pipelines = sorted({one.pipeline for one in soak.runs})
     inconclusive = Counter(reason for one in soak.runs for reason in one.inconclusive)
-    permitted = LABELS["duplicates_permitted"]
+    permitted = "duplicates permitted"
     return [
         _fact_table("Joins and sinks", (*JOIN_HEAD[:-1], permitted), _run_rows(soak, "pipeline", "sink")),
         _fact_table("Inputs and states", (*INPUT_HEAD[:-1], permitted), _run_rows(soak, "input", "state")),

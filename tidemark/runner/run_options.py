@@ -38,7 +38,7 @@ OWN_SINK = "own"
 HUNG_AFTER_S = 300.0
 """Calibration: a batch takes about 1 s; after a killed executor up to 30 s, on a busy machine a few times that."""
 MORE_THAN_FAULT_S = 60.0
-"""Both count from the injection, and a query has hung so long after its last commit, which was before that."""
+"""A fault and a recovery count from the injection, a hang from the last commit, which was before that."""
 
 EVIDENCE_FORMATS = ("auto", "jsonl", "parquet")
 """How the large files of the evidence are stored, the default first: each by the number of its records."""

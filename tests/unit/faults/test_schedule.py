@@ -11,14 +11,13 @@ import pytest
 from tidemark.cli.run_commands import with_kills
 from tidemark.errors import UsageError
 from tidemark.faults.schedule import (
-    KILLS,
     REPLACED_AT_ONCE,
     FaultSpec,
     plan_faults,
     read_schedule,
     write_schedule,
 )
-from tidemark.formats.faults import POINTS, CommitPoint, FaultAction, FaultComponent, fault_label
+from tidemark.formats.faults import KILLS, POINTS, CommitPoint, FaultAction, FaultComponent, fault_label
 
 DRIVER = FaultSpec(FaultComponent.DRIVER, point=CommitPoint.WRITTEN)
 EXECUTOR = FaultSpec(FaultComponent.EXECUTOR)
