@@ -359,10 +359,8 @@ def test_state_rows_without_their_fields_are_not_compared_and_so_unknown(run):
     manifest(run, state={"format": 2, "batches": [0]})
     write(run, "state", kept(CLICK))
     assert tidemark.check(run).verdict == "VALID"
-
     write(run, "state", [{"batch": 0, "side": row["side"]} for row in kept(CLICK)])
     verdict = tidemark.check(run)
-
     assert verdict.verdict == "UNKNOWN"
     assert [reason.split(":")[0] for reason in verdict.inconclusive] == [
         f"Spark's state of the {side} side after batch 0 could not be compared, only counted"
@@ -370,12 +368,13 @@ def test_state_rows_without_their_fields_are_not_compared_and_so_unknown(run):
     ]
 
 
-def test_state_rows_of_which_one_has_no_flag_are_unknown(run):
+@pytest.mark.parametrize("without", [1, 2])
+def test_state_rows_without_a_flag_are_unknown(run, without):
     manifest(run, state={"format": 2, "batches": [0]})
-    write(run, "state", [*(row | {"matched": None} for row in kept()[:1]), *kept(CLICK)[1:]])
-
+    rows = kept(CLICK)
+    write(run, "state", [*(row | {"matched": None} for row in rows[:without]), *rows[without:]])
     assert tidemark.check(run).inconclusive == [
-        "Spark's state of the left side after batch 0 has no flag 'matched' for 1 of 2 rows"
+        f"Spark's state of the left side after batch 0 has no flag 'matched' for {without} of 2 rows"
     ]
 
 

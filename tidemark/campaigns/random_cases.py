@@ -179,7 +179,7 @@ def _records(rng: random.Random, contract: Contract, slices: int, rows: tuple[in
 
 
 def flush_of(contract: Contract, *, rounds: int = 1) -> tuple[Record, ...]:
-    """A sentinel per side and round, each with a key of its own, which passes every filter below the watermark."""
+    """A sentinel per side and round, each with a key of its own, that passes each filter upstream of the watermark."""
     found = []
     for number in range(rounds):
         for side in (contract.left, contract.right):

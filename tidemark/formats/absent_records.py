@@ -15,6 +15,10 @@ CONTROL = ("commit", "abort")
 """Control records: ``absent`` of these ends a transaction."""
 
 
+GAP = "gap"
+"""``absent`` where nothing says why there is no record."""
+
+
 class TransactionCheck:
     """Follows the records of a trace, in order; ``compacted`` are the topics that Kafka compacts."""
 
@@ -30,7 +34,7 @@ class TransactionCheck:
     def see(self, record: Record) -> None:
         """Raise ``ValueError`` for a record that breaks a rule."""
         self._check_fields(record)
-        if record.absent == "compacted":
+        if record.absent in ("compacted", GAP):
             return
         if record.absent in CONTROL:
             self._end(record)
@@ -46,7 +50,7 @@ class TransactionCheck:
 
     def _check_fields(self, record: Record) -> None:
         absent = record.absent
-        if record.topic in self._compacted and absent not in CONTROL and record.key_bytes() is None:
+        if record.topic in self._compacted and absent not in (*CONTROL, GAP) and record.key_bytes() is None:
             raise ValueError(f"topic {record.topic!r} is compacted: each of its records needs a key")
         if self._lack_mark and record.slice != self._slice:
             raise ValueError(self._unended())
@@ -62,7 +66,9 @@ class TransactionCheck:
             raise ValueError(f"topic {record.topic!r} is none of `compacted` in the header")
         if absent == "compacted" and record.transaction is not None:
             raise ValueError("a record that compaction has removed is in no transaction here")
-        if absent != "compacted" and record.transaction is None:
+        if absent == GAP and record.transaction is not None:
+            raise ValueError("an offset of which nothing says why it has no record is in no transaction")
+        if absent not in ("compacted", GAP) and record.transaction is None:
             raise ValueError(f"a record that is absent ({absent}) names its transaction")
 
     def _add(self, record: Record, number: int) -> None:

@@ -1,6 +1,6 @@
 """The contract: the join that a pipeline promises, in terms of its input and output records.
 
-Free of everything but the standard library, because it also runs in another interpreter (``--spark PYTHON``).
+It needs the standard library alone, because it also runs in another interpreter (``--spark PYTHON``).
 A contract is written next to the pipeline, printed by ``tidemark contract NAME`` (with ``--json`` as the field
 ``contract``), stored in ``manifest.json``, and is all that the oracle knows of a pipeline::
 

@@ -5,8 +5,8 @@ found by its path (``tidemark.formats.record_fields``). The event time is an ISO
 (``2026-01-01T00:00:00.123Z``) or another form that Spark reads as a TIMESTAMP, unless the contract says another
 (``tidemark.formats.time_forms``). A time without an offset is in the time zone of the contract, else in UTC; a fraction
 is truncated after six digits. A value is *unreadable* if it is not a JSON object, or its time is missing, null or not
-a timestamp: the pipelines filter it out below the watermark, so it neither moves the watermark nor counts as late. A
-value with a missing or null key is still an event: a left outer join owes it a NULL row.
+a timestamp: the pipelines filter it out upstream of the watermark, so it neither moves the watermark nor counts as
+late. A value with a missing or null key is still an event: a left outer join owes it a NULL row.
 
 A value that Spark reads otherwise, and that programs do not write: a name that is twice in an object, of which the last
 is no value of its type (Spark keeps the one before), or in an object that is read as text (Spark keeps both); broken

@@ -89,7 +89,7 @@ that a person typed. JSON Lines files may be compressed (``.zst``), and the larg
     the id of the batch that is planned next.
 ``verdict.json``    the verdict; ``report.html``, which may be missing, shows it and the run as a page.
 ``seal.json``       what the run wrote: digest, length and number of records of each file (``tidemark.formats.seal``).
-``logs/``           logs of the programs, Spark's event log of this query and, after faults, of all servers.
+``logs/``           logs of the programs, Spark's event log of this query and, after faults or a hang, of all servers.
 ``stacks/``         what the threads of driver and executors did when the query hung.
 ``checkpoint/``     the query's checkpoint at the end, of a failed run too (``--keep-checkpoint``); it is not judged.
 ``decoded_*.jsonl``  trace and flush as functions of a user's file read them (``functions.py``, if not the pipeline's).
@@ -225,13 +225,14 @@ class ExecutorAssignment(msgspec.Struct, kw_only=True, forbid_unknown_fields=Tru
 
 
 class InputRecord(NamedTuple):
-    """What the oracle needs of a published record: topic, Kafka position, value (``str`` if the trace has text)."""
+    """What the oracle needs of a published record; ``value`` is ``str`` if the trace has text."""
 
     topic: str
     partition: int
     offset: int
     value: bytes | str | None
     is_sentinel: bool
+    is_absent: bool = False
 
 
 class _Version(msgspec.Struct):
@@ -314,13 +315,12 @@ class RunDirectory:
                     )
                 for record in reader:
                     number += 1
-                    value = decoded(record)
-                    span = spans.get((record.topic, record.partition))
+                    value, place = decoded(record), (record.topic, record.partition)
+                    span = spans.get(place)
                     if span is None or span[0] >= span[1]:
                         continue  # it was not published
-                    offset = span[0]
-                    span[0] = offset + 1
-                    yield InputRecord(record.topic, record.partition, offset, value, is_sentinel)
+                    yield InputRecord(*place, span[0], value, is_sentinel, record.absent is not None)
+                    span[0] += 1
             self._must_be_whole(name, number, manifest)
         for name, said in (("trace", manifest.trace_sha256), ("flush", manifest.flush_sha256)):
             path = self.file(name)

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 NOT_COMPARED = "not compared with the plan: "
 MADE_SMALLER = "made smaller: "
+GAPS = "offsets without a record: "
+CHECKPOINT = "the checkpoint: "
 _SPLIT = re.compile(r"slice (\d+) was split into two batches")
 
 

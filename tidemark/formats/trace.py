@@ -48,7 +48,9 @@ Each offset of a partition has a line, also one without a record. ``absent`` is 
 ``commit``, ``abort``   the control record that ends a transaction in this partition;
 ``compacted``        a record that compaction has removed before the query starts: an earlier version, with the key of a
                      later record of its partition. That record lies in a slice before the last one that has records of
-                     the partition, since Kafka does not compact the end of a partition.
+                     the partition, since Kafka does not compact the end of a partition;
+``gap``              nothing says why: in evidence of an audit, or evidence that was made smaller. A run that publishes
+                     such a trace has a record without a value there.
 
 A record that was compacted, one that is rolled back, and the control record behind it; then one of a transaction that
 is committed, and its control record::
@@ -91,7 +93,7 @@ from tidemark.formats.record_files import (
 
 Pace = Literal["stepped", "backlog", "timed"]
 PACES: tuple[Pace, ...] = ("stepped", "backlog", "timed")
-Absent = Literal["aborted", "commit", "abort", "compacted"]
+Absent = Literal["aborted", "commit", "abort", "compacted", "gap"]
 FORMAT = 2
 MOST_PARTITIONS = 100_000
 """More than a Kafka cluster has of a topic: a number that is larger is a mistake."""

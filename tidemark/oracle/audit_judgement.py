@@ -141,7 +141,7 @@ class _AuditJudgement(Judgement):
 
     def _explained(self) -> dict[str, str]:
         """What the watermarks say of the query, if they are wrong and all rows are here."""
-        is_whole = self.audited.before is None and not any(self.audited.deleted)
+        is_whole = self.audited.before is None and not self.audited.may_lack_any
         if "wrong_watermarks" not in self.finding_log.unexplained() or not is_whole:
             return {}
         return {"wrong_watermarks": watermark_cause(self.audited.history)}
@@ -171,12 +171,12 @@ class _AuditJudgement(Judgement):
             )
         if number := counts["open_by_deletion"]:
             self.inconclusive.append(
-                f"{number:,} rows are undetermined, because records of the input were deleted:"
-                f" {'; '.join(self._deleted())}"
+                f"{number:,} rows are undetermined, because records of the input were deleted, or may have been:"
+                f" {'; '.join(self._gone())}"
             )
         if number := counts["absent_of_deleted_output"]:
             self.inconclusive.append(
-                f"{number:,} rows that are owed are not in the output, from which records were deleted before the audit"
+                f"{number:,} rows that are owed are not in the output, of which records were deleted, or may have been"
             )
         is_permitted = self.manifest.delivery is Delivery.AT_LEAST_ONCE
         if number := counts["permitted_duplicates"]:
@@ -214,8 +214,8 @@ class _AuditJudgement(Judgement):
             again = f"; the query was started again with {', '.join(map(str, restarts))}" if restarts else ""
             self.notes.append(f"progress reports tell of batches {first} to {last}{again}")
         self.notes += self._said_of_sparks()
-        for span in self._deleted():
-            self.notes.append(f"deleted: {span}")
+        self.notes += [f"deleted: {span}" for span in self._deleted()]
+        self.notes += [f"perhaps removed by compaction: {span}" for span in self._removed()]
         if about.deleted_until_ms is not None:
             self.notes.append(
                 f"taken as said: no deleted record has an event time after {moment(about.deleted_until_ms)}"
@@ -224,7 +224,8 @@ class _AuditJudgement(Judgement):
             self.notes.append(
                 f"deleted: offsets {start:,} to {end - 1:,} of the output, partition {partition}"
             )
-        self.notes += [f"the output table: {said}" for said in (*about.output_removals, *about.output_notes)]
+        output = "the output" if about.output_table is None else "the output table"
+        self.notes += [f"{output}: {said}" for said in (*about.output_removals, *about.output_notes)]
         self.notes += [
             f"restart inferred at batch {batch}: nothing else explains the watermarks after it"
             for batch in checked.restarts
@@ -283,17 +284,33 @@ class _AuditJudgement(Judgement):
             for partition, (start, end) in sorted(spans.items())
         ]
 
+    def _removed(self) -> list[str]:
+        counts = Counter(zip(self.about.compacted, map(self._removed_of, self.about.compacted), strict=True))
+        return [f"{gaps:,} offsets of {topic} have no record" for topic, gaps in sorted(counts) if gaps]
+
+    def _removed_of(self, topic: str) -> int:
+        sides = [side for side in (LEFT, RIGHT) if self.audited.history.side(side).topic == topic]
+        return sum(self.audited.removed[side] for side in sides)
+
+    def _gone(self) -> list[str]:
+        return [*self._deleted(), *self._removed()]
+
     def _counts(self, expected: Expected, came: Came, found: OutputLevel) -> dict[str, int]:
         """As of a run, and what only an audit counts."""
         history, rows = self.audited.history, self.audited.history.rows
         side = np.frombuffer(bytes(rows.side), dtype=np.uint8)
         late = expected.disposition == Disposition.LATE
         unreadable = int(np.sum(expected.disposition == Disposition.UNREADABLE))
-        counts = {"rows_in": len(rows) - sum(self.about.unheld.values()), "late": int(np.sum(late))}
+        # Older evidence does not mark offsets without a record: `unheld` counts them.
+        absent = [
+            max(history.absent_of(number), self.about.unheld.get(history.side(number).topic, 0))
+            for number in (LEFT, RIGHT)
+        ]
+        counts = {"rows_in": len(rows) - sum(absent), "late": int(np.sum(late))}
         repeated = 0
         for number in (LEFT, RIGHT):
             topic, mine = history.side(number).topic, side == number
-            counts[f"{topic}_in"] = int(np.sum(mine)) - self.about.unheld.get(topic, 0)
+            counts[f"{topic}_in"] = int(np.sum(mine)) - absent[number]
             counts[f"{topic}_late"] = int(np.sum(mine & late))
             ids = [rows.id[row] for row in np.flatnonzero(mine).tolist() if rows.id[row] is not None]
             repeated += len(ids) - len(set(ids))
@@ -303,7 +320,7 @@ class _AuditJudgement(Judgement):
         with_data = sum(any(batch.rows) for batch in batches)
         return {
             **counts,
-            "unreadable": unreadable - sum(self.about.unheld.values()),
+            "unreadable": unreadable - sum(absent),
             "null_key": int(np.sum(null_key)),
             "duplicate_events": repeated,
             "matched": sum(rows.side[row] == LEFT for row in expected.matched),
@@ -315,6 +332,7 @@ class _AuditJudgement(Judgement):
             "data_batches": with_data,
             "no_data_batches": len(batches) - with_data,
             "deleted_records": sum(self.audited.deleted),
+            "removed_records": sum(self.audited.removed),
         }
 
     def _output_counts(self, expected: Expected, came: Came) -> dict[str, int]:

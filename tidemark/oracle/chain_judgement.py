@@ -16,6 +16,7 @@ from tidemark.formats import chain
 from tidemark.formats.consistency import told_otherwise
 from tidemark.formats.contract import JoinKind
 from tidemark.formats.events import write_time
+from tidemark.formats.manifest import Manifest
 from tidemark.oracle import chain_coverage
 from tidemark.oracle.causes.cause_lines import Compared
 from tidemark.oracle.causes.chain_facts import ChainFacts, deduplicated
@@ -33,18 +34,23 @@ from tidemark.oracle.model.chain_replay import Model
 from tidemark.oracle.model.operators import Choose, Rules, first_come
 from tidemark.oracle.model.reported_operators import operator_name, reported_machines
 from tidemark.oracle.spark.known_defects import (
+    FORMAT_4_MISSES_ROWS,
     LEFT_SEMI_LOSES_SAME_BATCH_ROWS,
     UNUSED_SIDE_HOLDS_THE_WATERMARK,
     has_defect,
     known,
 )
+from tidemark.oracle.spark.spark_spans import any_has_defect
 from tidemark.oracle.spark.spark_versions import SparkRules, not_compared, rules_of_spark
-from tidemark.oracle.spark.time_ranges import US_PER_MS
+from tidemark.oracle.spark.time_ranges import FIRST_FORMAT_BY_TIME, US_PER_MS
 from tidemark.oracle.sql.chain_answer import ChainAnswer, ask_chain
 from tidemark.oracle.verdict import Judgement, Verdict, readable_evidence
 from tidemark.oracle.watermark_check import check_watermarks
 
 CHAIN_DEFECTS = (LEFT_SEMI_LOSES_SAME_BATCH_ROWS, UNUSED_SIDE_HOLDS_THE_WATERMARK)
+"""The known defects that both oracles of a chain have; ``FORMAT_4_MISSES_ROWS`` is the model's alone."""
+MOST_TURNS = 8
+"""Of so many rows at most, one of which a deduplication kept where nothing shows which, each is tried."""
 
 
 def rules_of(defects: Collection[str], spark: SparkRules) -> Rules:
@@ -61,6 +67,13 @@ def rules_of(defects: Collection[str], spark: SparkRules) -> Rules:
 def rules_of_run(versions: Mapping[str, str]) -> Rules:
     """The model's rules for the Spark of a run."""
     return rules_of(defects_of_chain(versions), rules_of_spark(versions))
+
+
+def rules_of_manifest(manifest: Manifest) -> Rules:
+    """The model's rules for the Spark of a run and the format of its state."""
+    by_time = manifest.state is not None and (manifest.state.format or 0) >= FIRST_FORMAT_BY_TIME
+    misses_rows = by_time and any_has_defect(manifest, FORMAT_4_MISSES_ROWS)
+    return replace(rules_of_run(manifest.versions), by_time=by_time, misses_rows=misses_rows)
 
 
 def defects_of_chain(versions: Mapping[str, str]) -> list[str]:
@@ -92,6 +105,8 @@ class _ChainJudgement(Judgement):
         self.pipeline = history.chain.name
         self.output = output
         self.choice = Choice(history, output)
+        self.unseen = 0
+        self.others: list[Predicted] = []
 
     def judge(self, run: Evidence) -> Verdict:
         history, faults = self.history, list(run.faults())
@@ -107,14 +122,10 @@ class _ChainJudgement(Judgement):
         counts: dict[str, int] = {}
         reached: Goals = {}
         account: SparkAccount | None = None
-        rules = rules_of_run(history.manifest.versions)
+        rules = rules_of_manifest(history.manifest)
         predicted = self.stage("the model", lambda: predict(history, rules, self.choice))
         if predicted is not None:
-            if self.choice.unseen:
-                self.inconclusive.append(
-                    f"{self.choice.unseen} times several rows with the same key but other fields were read by one"
-                    " batch: which of them a deduplication keeps is not determined, and nothing shows it"
-                )
+            self.say_unseen(rules)
             plans, described = [batch.plan for batch in history.batches], history.chain
             self.stage(
                 "watermarks",
@@ -122,13 +133,19 @@ class _ChainJudgement(Judgement):
                     plans, predicted.watermarks_ms, described.sources, described.policy, self.finding_log
                 ),
             )
-            defect = self.stage("the SQL oracle", lambda: self.compare_oracles(predicted)) or DefectRows()
-            without = self.stage("late rows", lambda: predict(history, replace(rules, keep_late=True)))
+            defects = self.stage("the SQL oracle", lambda: self.compare_oracles(predicted)) or []
+            keeps_late = replace(rules, keep_late=True, misses_rows=False)
+            without = self.stage("late rows", lambda: predict(history, keeps_late, self.other_choice()))
             copies = self.stage("copies", lambda: resent(history.manifest, faults, run.output()))
             history.resent = copies or frozenset()
             history.deaths = deaths_alone(faults)
-            comparison = ChainComparison(history, self.output, predicted, defect, self.finding_log)
-            seen = self.stage("the output", lambda: comparison.run(without)) or Counter[str]()
+            comparison = ChainComparison(history, self.output, predicted, defects, self.finding_log)
+            seen = self.stage("the output", lambda: comparison.run(without, self.others)) or Counter[str]()
+            if comparison.undetermined:
+                self.inconclusive.append(
+                    f"{comparison.undetermined:,} times a row is right or not by which of several rows with the same"
+                    " key a deduplication kept in a batch before, and nothing shows it"
+                )
             self.explain(lambda: self.compared(comparison))
             counts = (
                 self.stage("counts", lambda: chain_coverage.tally(history, predicted, seen, faults)) or {}
@@ -146,7 +163,8 @@ class _ChainJudgement(Judgement):
     ) -> SparkAccount:
         """States and reports of Spark's operators, compared, unless their rows depend on what nothing shows."""
         account = account_of(self.history.manifest)
-        if self.choice.unseen:
+        others = [(one.counts, one.states) for one in self.others]
+        if self.unseen or any(one != (predicted.counts, predicted.states) for one in others):
             account.notes.append(
                 "state and metrics were not compared: which rows were kept is not determined"
             )
@@ -168,17 +186,39 @@ class _ChainJudgement(Judgement):
         came = [(number, one.batch) for number, one in enumerate(comparison.right, first)]
         return Compared(facts, came, {})
 
-    def compare_oracles(self, predicted: Predicted) -> DefectRows:
-        """What a known defect of Spark changes; a difference between the oracles becomes a finding."""
-        name = self.possible_defect(predicted.model)
-        versions = self.history.manifest.versions
-        if not self.agree(predicted, defects_of_chain(versions)) or name is None:
-            return DefectRows()
-        sound = predict(self.history, rules_of((), rules_of_spark(versions)), self.choice)
-        if not self.agree(sound, ()):
-            return DefectRows()
-        right, ours = sound.all(), predicted.all()
-        return DefectRows(name, lost=right - ours, added=ours - right)
+    def say_unseen(self, rules: Rules) -> None:
+        """Say which choices nothing shows, and predict what would come of each that the last step may have made."""
+        self.unseen = self.choice.unseen
+        if self.unseen:
+            self.inconclusive.append(
+                f"{self.unseen} times several rows with the same key but other fields were read by one"
+                " batch: which of them a deduplication keeps is not determined, and nothing shows it"
+            )
+        turns = [self.other_choice(turn) for turn in range(1, min(self.choice.turns, MOST_TURNS))]
+        self.others = self.stage(
+            "other choices", lambda: [predict(self.history, rules, turn) for turn in turns]
+        ) or []  # fmt: skip
+
+    def other_choice(self, turn: int = 0) -> Choice:
+        """A choice for another prediction than that which the output is compared with."""
+        return Choice(self.history, self.output, turn)
+
+    def compare_oracles(self, predicted: Predicted) -> list[DefectRows]:
+        """What known defects of Spark change; a difference between the oracles becomes a finding."""
+        versions, rules, found = self.history.manifest.versions, predicted.model.rules, list[DefectRows]()
+        ours = predicted
+        if rules.misses_rows:  # SQL does not have it: it says what other state formats give
+            ours = predict(self.history, replace(rules, misses_rows=False), self.other_choice())
+            found.append(DefectRows.between(FORMAT_4_MISSES_ROWS, ours.all(), predicted.all()))
+        name = self.possible_defect(ours.model)
+        if not self.agree(ours, defects_of_chain(versions)):
+            return []
+        if name is None:
+            return found
+        sound = predict(self.history, rules_of((), rules_of_spark(versions)), self.other_choice())
+        if self.agree(sound, ()):
+            found.append(DefectRows.between(name, sound.all(), ours.all()))
+        return found
 
     def agree(self, predicted: Predicted, defects: Collection[str]) -> bool:
         """Whether SQL gives what the model gives."""
@@ -217,6 +257,8 @@ def predict(history: ChainHistory, rules: Rules, choose: Choose = first_come) ->
             predicted.states[batch.plan.batch] = [
                 (name, None if rows is None else list(rows)) for name, rows in states
             ]
+    if isinstance(choose, Choice):
+        predicted.offered = choose.offered
     return predicted
 
 

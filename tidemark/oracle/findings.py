@@ -38,7 +38,7 @@ directory.
     others.
     Example: batch 5 ran at 12:00:10, and the rows before it give 12:00:05.
     Usual causes: the contract has another delay or watermark policy than the query; the watermark is on another
-    column; a filter below the watermark that the contract does not have; offsets of the checkpoint were changed.
+    column; a filter upstream of the watermark that the contract does not have; offsets of the checkpoint were changed.
     Next: ``tidemark contract PIPELINE``.
 
 ``lost_rows``
@@ -159,7 +159,7 @@ directory.
 ``wrong_metrics``
     Spark counts other rows stored, removed, dropped or kept than its rules give; of a chain, at one of its operators.
     Example: batch 2 reports ``numRowsDroppedByWatermark`` 3, and its input has 2 late rows.
-    Usual causes: a filter below the watermark that the contract does not have; tasks that ran again; a version of
+    Usual causes: a filter upstream of the watermark that the contract does not have; tasks that ran again; a version of
     Spark that counts differently.
     Next: ``tidemark check DIR --json``; Spark's reports are in ``DIR/progress.jsonl``.
 

@@ -58,14 +58,20 @@ def _rows(history: History, prediction: Prediction) -> dict[str, int]:
     side = np.frombuffer(rows.side, dtype=np.uint8)[:end]
     disposition = np.frombuffer(prediction.disposition, dtype=np.uint8)[:end]
     key = np.frombuffer(rows.key, dtype=np.int64)[:end]
-    counts = {"rows_in": end, "late": 0, "unreadable": 0, "null_key": 0, "duplicate_events": 0}
+    counts = {
+        "rows_in": end - len(history.absent),
+        "late": 0,
+        "unreadable": 0,
+        "null_key": 0,
+        "duplicate_events": 0,
+    }
     for number in (LEFT, RIGHT):
         mine, topic = side == number, history.side(number).topic
         late = int(np.sum(mine & (disposition == Disposition.LATE)))
-        counts |= {f"{topic}_in": int(np.sum(mine)), f"{topic}_late": late}
+        counts |= {f"{topic}_in": int(np.sum(mine)) - history.absent_of(number), f"{topic}_late": late}
         counts["late"] += late
         counts["duplicate_events"] += _repeated(rows.id[row] for row in np.flatnonzero(mine).tolist())
-    counts["unreadable"] = int(np.sum(disposition == Disposition.UNREADABLE))
+    counts["unreadable"] = int(np.sum(disposition == Disposition.UNREADABLE)) - len(history.absent)
     counts["null_key"] = int(np.sum((key < 0) & (disposition != Disposition.UNREADABLE)))
     counts["edge"] = _edge_rows(history, prediction, end)
     counts["matched"] = int(np.sum(np.frombuffer(prediction.matched, dtype=np.uint8)[:end][side == LEFT]))

@@ -20,7 +20,7 @@ from tidemark.formats.faults import Fault
 from tidemark.formats.liveness import Hang
 from tidemark.formats.manifest import Manifest, StateInfo
 from tidemark.formats.redacted_evidence import Redaction
-from tidemark.formats.run_notes import MADE_SMALLER, NOT_COMPARED, split_slice
+from tidemark.formats.run_notes import CHECKPOINT, GAPS, MADE_SMALLER, NOT_COMPARED, split_slice
 from tidemark.formats.trace import Base64, HeaderValue
 from tidemark.redaction.join_redaction import REDACTED
 from tidemark.redaction.pseudonyms import Pseudonyms
@@ -95,8 +95,9 @@ def kept_report(report: Mapping[str, Any]) -> dict[str, Any]:
 
 def _notes(notes: Sequence[str]) -> list[str]:
     kept = [note for note in notes if split_slice(note) is not None or note.startswith(MADE_SMALLER)]
-    not_compared = sum(note.startswith(NOT_COMPARED) for note in notes)
-    return kept + [f"{NOT_COMPARED}a part of it; {_LEFT_OUT}"] * not_compared
+    for begin in (NOT_COMPARED, GAPS, CHECKPOINT):
+        kept += [f"{begin}a part of it; {_LEFT_OUT}" for note in notes if note.startswith(begin)]
+    return kept
 
 
 def _aspect(difference: str) -> str:

@@ -8,7 +8,7 @@ the end. The original is read only.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -97,12 +97,16 @@ class Redactor:
             )
         records = redaction_of(contract, self.pseudonyms)
         with TraceReader(source) as reader:
-            header = msgspec.structs.replace(reader.header, generator=None, compacted=[])
+            header = msgspec.structs.replace(reader.header, generator=None)
             for record in reader if records.needs_all_values else ():
                 records.collect(record.topic, record.text_or_bytes())
         with TraceReader(source) as reader:
             made = (
-                _without_values(record, records.input(record.topic, record.text_or_bytes()))
+                _redacted_record(
+                    record,
+                    records.input(record.topic, record.text_or_bytes()),
+                    _key_of(record, self.pseudonyms) if record.topic in header.compacted else None,
+                )
                 for record in reader
             )
             digest = write_trace_as(target, header, made)
@@ -112,6 +116,12 @@ class Redactor:
         return digest, place
 
 
+def _key_of(record: Record, pseudonyms: Pseudonyms) -> str | None:
+    """The pseudonym of a key, by which compaction decides; control records have none."""
+    key = record.key_bytes()
+    return None if key is None else pseudonyms.of_bytes(key)
+
+
 def redaction_of(contract: Contract | Chain, pseudonyms: Pseudonyms) -> JoinRedaction | ChainRedaction:
     """How the records of a contract are redacted; raises ``UsageError`` if they cannot be."""
     if isinstance(contract, Chain):
@@ -119,14 +129,16 @@ def redaction_of(contract: Contract | Chain, pseudonyms: Pseudonyms) -> JoinReda
     return JoinRedaction(contract, pseudonyms)
 
 
-def _without_values(record: Record, value: str | None) -> Record:
-    """A record with another value, and with no key and no headers.
+def _redacted_record(record: Record, value: str | None, key: str | None) -> Record:
+    """A record with another value and key, and with no headers.
 
-    Where there is no record (``absent``) there is one without a value: what a query reads is the same.
+    Why there is none for a reader of committed records (``absent``) is kept, without the value that was sent.
     """
     return Record(
-        topic=record.topic, partition=record.partition, slice=record.slice, value=value,
+        topic=record.topic, partition=record.partition, slice=record.slice, key=key,
+        value=value if record.absent is None else None,
         arrival_ms=record.arrival_ms, timestamp_ms=record.timestamp_ms, event_ms=record.event_ms,
+        transaction=record.transaction, absent=record.absent,
     )  # fmt: skip
 
 
@@ -230,12 +242,13 @@ class _RunRedaction:
         if why := digest_problem(source, *said):
             raise _contradicted(source, why)
         with TraceReader(source) as reader:
-            header = msgspec.structs.replace(reader.header, generator=None, compacted=[])
-        return write_trace_as(self._path(name), header, self._redacted(name))
+            header = msgspec.structs.replace(reader.header, generator=None)
+        return write_trace_as(self._path(name), header, self._redacted(name, header.compacted))
 
-    def _redacted(self, name: str) -> Iterator[Record]:
+    def _redacted(self, name: str, compacted: Collection[str]) -> Iterator[Record]:
         for record, value in self._values(name):
-            yield _without_values(record, self._records.input(record.topic, value))
+            key = _key_of(record, self._pseudonyms) if record.topic in compacted else None
+            yield _redacted_record(record, self._records.input(record.topic, value), key)
 
     def _output_record(self, record: OutputRecord) -> OutputRecord:
         # What a producer sets is hashed together: the same record that was sent twice is the same here.

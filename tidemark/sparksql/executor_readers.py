@@ -57,8 +57,8 @@ def in_order(reader: Reader, names: Sequence[str]) -> Reader:
 
 
 def event_reader(fields: EventFields) -> Reader:
-    """Reads ``n topic part is_sentinel value value_bytes`` into ``n side part is_sentinel id time_us readable``, each
-    field of the key (``k0`` …), and each field that is compared, by its name and ``_``.
+    """Reads ``n topic part is_sentinel is_absent value value_bytes`` into ``n side part is_sentinel id time_us
+    readable``, each field of the key (``k0`` …), and each field that is compared, by its name and ``_``.
     """
 
     def read(batches: Batches) -> Batches:
@@ -82,7 +82,8 @@ def _events(fields: EventFields, side: int, reader: ColumnReader, batch: pa.Reco
         ]
     columns = {name: batch.column(name) for name in _PLACES}
     columns["side"] = pa.array([side] * len(values), pa.int64())
-    return pa.RecordBatch.from_pydict(columns | event_arrays(about, reader, values, fields.every))
+    absent = batch.column("is_absent").to_pylist()
+    return pa.RecordBatch.from_pydict(columns | event_arrays(about, reader, values, fields.every, absent))
 
 
 def claim_reader(query: str, names: Sequence[str], has_refs: bool) -> Reader:

@@ -21,6 +21,7 @@ from pyspark.sql.types import BooleanType, LongType, StringType, StructField, St
 from tidemark.errors import TestbedError, UsageError
 from tidemark.formats.evidence import InputRecord, OutputRecord, StateRow
 from tidemark.formats.parquet import count_rows
+from tidemark.formats.scans import text_of
 from tidemark.formats.trace import Base64, TraceReader
 from tidemark.oracle.large.engine import Engine, LargeRun, OpenEngine, count_repeated, key_names
 from tidemark.oracle.large.output import came_relations, fields_of_output
@@ -46,7 +47,7 @@ _FEWEST_PARTITIONS, _MOST_PARTITIONS = 8, 20_000
 _TYPES = {"string": StringType(), "bigint": LongType(), "boolean": BooleanType()}
 _RECORDS = pa.schema(
     [("n", pa.int64()), ("topic", pa.string()), ("part", pa.int64()), ("value", pa.string()),
-     ("value_bytes", pa.binary()), ("is_sentinel", pa.bool_())]
+     ("value_bytes", pa.binary()), ("is_sentinel", pa.bool_()), ("is_absent", pa.bool_())]
 )  # fmt: skip
 
 
@@ -164,6 +165,12 @@ class _SparkEngine(SparkTables):
             f"select n as row, side, part, position, key, {is_null} as has_null_key, time_us, readable{fields}"
             " from parsed",
         )
+        topics = " ".join(f"when {text_of(one.topic)} then {side}" for side, one in enumerate(sides))
+        self.make(
+            "absent",
+            f"select n as row, side from (select n, case topic {topics} end as side from trace_records"
+            " where is_absent and not is_sentinel) absent_records where side is not null",
+        )
 
     parts = 1
     """All at once: the partitions of a shuffle are its parts."""
@@ -221,12 +228,12 @@ class _SparkEngine(SparkTables):
     def inputs(self, chosen: str) -> list[InputRecord]:
         """The chosen records, in order."""
         found = self._session.sql(
-            "select /*+ broadcast(w) */ t.topic, t.part, w.position, t.value, t.value_bytes, t.is_sentinel"
+            "select /*+ broadcast(w) */ t.topic, t.part, w.position, t.value, t.value_bytes, t.is_sentinel, t.is_absent"
             f" from trace_records t join ({chosen}) w on w.n = t.n order by t.n"
         ).toArrow()
         return [
-            InputRecord(topic, part, position, raw if value is None else value, is_sentinel)
-            for topic, part, position, value, raw, is_sentinel in _rows_of(found)
+            InputRecord(topic, part, position, raw if value is None else value, is_sentinel, is_absent)
+            for topic, part, position, value, raw, is_sentinel, is_absent in _rows_of(found)
         ]
 
     def outputs(self, chosen: str) -> list[OutputRecord]:
@@ -264,7 +271,8 @@ class _SparkEngine(SparkTables):
         """``trace_records``: those of the file, and behind them the sentinels."""
         columns = ("topic", "coalesce(partition, 0) as part", "value", "value_bytes", "false as is_sentinel")
         rows = _parquet(self._session, self._trace)
-        rows = rows.selectExpr("_metadata.row_index + 1 as n", *columns)
+        is_absent = "coalesce(get_json_object(line, '$.absent') is not null, false) as is_absent"
+        rows = rows.selectExpr("_metadata.row_index + 1 as n", *columns, is_absent)
         sentinels = _sentinels(self._flush, count_rows(self._trace))
         self.view("trace_records", rows.unionByName(self.local(sentinels)))
 
@@ -298,6 +306,7 @@ def _sentinels(flush: Path, before: int) -> pa.Table:
                 {
                     "n": number, "topic": one.topic, "part": one.partition, "value": one.value,
                     "value_bytes": one.value_bytes() if one.value is None else None, "is_sentinel": True,
+                    "is_absent": one.absent is not None,
                 }
                 for number, one in enumerate(reader, before + 1)
             ]  # fmt: skip

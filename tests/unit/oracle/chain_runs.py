@@ -59,6 +59,7 @@ class ChainRun:
         self.reports: list[dict[str, Any]] = []
         self.kept: dict[int, list[OperatorStateRow]] | None = None
         """Batch -> the rows of all states after it."""
+        self.state_format: int | None = None
 
     def batch(self, *topics: str, watermark: float = 0, out: str = "", **plan: Any) -> ChainRun:
         """One planned batch: the rows of each topic, its watermark in seconds, and what it wrote."""
@@ -120,8 +121,14 @@ class ChainRun:
             waived=list(self.waived),
             versions=self.versions,
             query_id=QUERY,
-            state=None if self.kept is None else StateInfo(batches=sorted(self.kept)),
+            state=self._state_info,
         )
+
+    @property
+    def _state_info(self) -> StateInfo | None:
+        if self.kept is None and self.state_format is None:
+            return None
+        return StateInfo(batches=sorted(self.kept or ()), format=self.state_format)
 
     def inputs(self) -> Iterator[InputRecord]:
         """Rows, then sentinels."""

@@ -77,11 +77,27 @@ def joined(spark: str = "4.2.0") -> ChainRun:
     )
 
 
+def joined_by_time() -> ChainRun:
+    """In state format 4: two rows with one key and time are one entry, and leave as two rows."""
+    run = ChainRun(THEN_COUNTED).batch("a1 u 1, a2 u 1, a3 v 2", "b1 u 3").batch(watermark=2)
+    run.flush(watermark=2)
+    run.state_format = 4
+    return reported(
+        run,
+        {SAVE: (1, 0, 1, 0), JOIN: (4, 0, 3, 0)},
+        {SAVE: (0, 0, 1, 0), JOIN: (0, 0, 3, 0)},
+        {SAVE: (0, 0, 1, 0), JOIN: (2, 0, 5, 0)},
+        {SAVE: (1, 2, 0, 0), JOIN: (0, 4, 2, 0)},
+        spark="4.3.0",
+    )
+
+
 RUNS: dict[str, Callable[[], ChainRun]] = {
     "windows": windows,
     "once": once,
     "joined": joined,
     "joined, on 4.3": lambda: joined("4.3.0"),
+    "joined, in state format 4": joined_by_time,
 }
 
 
@@ -110,6 +126,15 @@ def test_each_number_of_each_operator_is_compared_in_each_batch(name: str, metri
             (message,) = wrong(run)
             assert f"in batch {batch} ({metric} of {operator['operatorName']}" in message
             operator[metric] -= 1
+
+
+def test_a_join_in_another_state_format_keeps_rows_and_not_entries() -> None:
+    run = joined_by_time()
+    run.state_format = 2
+
+    assert [message.rpartition(";")[2] for message in wrong(run)] == [
+        " its own rules give 4", " its own rules give 4", " its own rules give 6",
+    ]  # fmt: skip
 
 
 def test_a_batch_that_ran_again_and_one_of_a_failed_task_are_not_compared() -> None:

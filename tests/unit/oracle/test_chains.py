@@ -342,6 +342,34 @@ def test_a_left_semi_join_of_windowed_aggregates_gives_nothing_since_4_2():
     assert properties(run("4.1.4", "u 2")) == {}
 
 
+LATER = Chain("later", replace(JOINED, bound=Bound(10_000, 20_000)), ("id_a", "id_b"))
+
+
+def later(spark: str, state_format: int, out: str = "i2 -") -> ChainRun:
+    """The state watermark of the left side is 9.999 s ahead of the watermark: i2 is not late, and evictable at once."""
+    run = ChainRun(LATER).batch("i1 x 100", "c1 y 100").batch(watermark=100, out="i1 -")
+    run.batch("i2 x 105", "", watermark=100, out=out)
+    run.versions, run.state_format = {"spark": spark}, state_format
+    return run.flush(watermark=100, out="s-a -")
+
+
+def test_a_null_row_that_state_format_4_loses_in_a_chain_is_of_the_known_defect_and_only_in_4_2():
+    lost = later("4.2.0", 4, out="").judge()
+    assert lost.findings_total == {"lost_rows": 1}
+    assert lost.defects_total == {"format-4-misses-rows": 1}
+    assert lost.unexplained_total == {}
+    assert [finding.row for finding in lost.findings] == [{"id_a": "i2", "id_b": None}]
+
+    for spark, state_format in (("4.2.0", 2), ("4.3.0", 4)):
+        assert later(spark, state_format).judge().unexplained_total == {}
+        assert later(spark, state_format, out="").judge().unexplained_total == {"missing_nulls": 1}
+
+
+def test_state_format_4_explains_no_other_row_than_those_that_it_loses():
+    assert later("4.2.0", 4).judge().unexplained_total == {"oracles_disagree": 1}
+    assert later("4.2.0", 4, out="").without(0).judge().unexplained_total == {"missing_nulls": 1}
+
+
 @pytest.mark.parametrize(
     "described", [COUNTS, ONCE, FIRST, THEN_COUNTED, TWICE_JOINED, WINDOWS_JOINED, COMPARED]
 )

@@ -392,3 +392,22 @@ def test_a_join_without_a_row_is_named_in_a_chain_of_two():
     said = of_goals(verdict)
     assert f"'rows_joined' {UNMET} join 2 (left_outer): no row came" in said
     assert [reason for reason in said if "join 1 (left_outer): no row came" in reason] == []
+
+
+def test_a_null_row_inside_of_a_chain_that_the_run_did_not_give_does_not_count():
+    """Nothing of i2 would ever be in the output, so that the run counts as flushed; it was not evicted in it."""
+    inner = Join(JoinKind.INNER, SOON, source("c"), (("k_a", "k_c"),), Bound(equal=True))
+    goal = "null_row_after_eviction"
+
+    def judged(*, evicts: bool):
+        run = ChainRun(Chain("twice", inner, ("id_a",)))
+        run.batch("i1 x 10, i2 y 10", "c1 x 12", "d1 x 10", out="i1")
+        if evicts:
+            run.batch("i3 x 30", "c3 x 30", "d3 x 30", watermark=10, out="i3").batch(watermark=30)
+        run.goals = [goal]
+        return run.judge()
+
+    short, whole = judged(evicts=False), judged(evicts=True)
+    assert short.findings == whole.findings == []
+    assert short.goals["flushed"]
+    assert (short.goals[goal], whole.goals[goal]) == (False, True)

@@ -285,6 +285,14 @@ def test_what_the_state_does_not_have_is_not_compared() -> None:
     run.kept = [msgspec.structs.replace(row, ref=None, key=None, matched=None) for row in run.kept or ()]
     assert found(run) == {}
     assert found(drop(run, 0, "left")) == {"lost_state": 1}
+    account = run.verdict().spark_account
+    assert account is not None
+    assert account.count_batches == []
+    assert [note for note in account.notes if note.startswith("the counts of the keys")] == [
+        f"the counts of the keys of the {side} side after batches 0, 1, 2, 3 were not compared: its rows have no key"
+        " by the names of the contract"
+        for side in ("left", "right")
+    ]
 
 
 @pytest.mark.parametrize("plan", [{"runs": 2, "restarted": True}, {"failed_tasks": 1}])

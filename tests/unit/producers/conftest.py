@@ -42,7 +42,7 @@ class Written:
     def watermarks_ms(self, keyless_filtered: tuple[str, ...] = ()) -> list[int]:
         """The watermark that each slice meets, by the rule itself, counted from what stands in the file.
 
-        ``keyless_filtered`` are the topics whose rows without a key are dropped below the watermark.
+        ``keyless_filtered`` are the topics whose rows without a key are dropped upstream of the watermark.
         """
         delays = dict(zip(SIDES, self.settings.delays_ms, strict=True))
         latest_us: dict[str, int] = {}

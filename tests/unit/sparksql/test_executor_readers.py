@@ -26,7 +26,7 @@ FIELDS = EventFields((LEFT, RIGHT), (("x",), ("y",)), ("x", "y"))
 HEADERS = [("query", "q"), ("batch", "3"), ("partition", "0"), ("attempt", "0")]
 
 
-def events(*values: bytes | str | None, topic: str = "a") -> list[dict[str, object]]:
+def events(*values: bytes | str | None, topic: str = "a", is_absent: bool = False) -> list[dict[str, object]]:
     raw = [one if isinstance(one, bytes) else None for one in values]
     batch = pa.RecordBatch.from_pydict(
         {
@@ -36,6 +36,7 @@ def events(*values: bytes | str | None, topic: str = "a") -> list[dict[str, obje
             "value": pa.array([one if isinstance(one, str) else None for one in values], pa.string()),
             "value_bytes": pa.array(raw, pa.binary()),
             "is_sentinel": [False] * len(values),
+            "is_absent": [is_absent] * len(values),
         }
     )
     return [row for found in event_reader(FIELDS)(iter([batch])) for row in found.to_pylist()]
@@ -161,6 +162,7 @@ def test_the_readers_run_where_tidemark_is_not(tmp_path: Path) -> None:
         "of_events, of_claims = loaded\n"
         'text = \'{"id": "i", "at": "1970-01-01T00:00:01Z"}\'\n'
         "columns = {'n': [1], 'topic': ['a'], 'part': [0], 'value': [text], 'is_sentinel': [False]}\n"
+        "columns['is_absent'] = [False]\n"
         "columns['value_bytes'] = pa.array([None], pa.binary())\n"
         "[events] = of_events(iter([pa.RecordBatch.from_pydict(columns)]))\n"
         "header = [{'name': 'query', 'value': 'q'}, {'name': 'batch', 'value': '2'}]\n"

@@ -18,7 +18,7 @@ what ``tidemark contract NAME`` prints, in ``contract.json`` and in ``manifest.j
                  pass ``filters`` (of bigints) does not reach the watermark. A topic may be read by several sources.
 ``window``      Replaces the event time by its tumbling window, which is identified by its end.
 ``aggregate``   One row for each value of ``keys`` and of the event time.
-``where``       Filters an aggregate by its values. Every other filter runs below the watermark: see ``source``.
+``where``       Filters an aggregate by its values. Every other filter runs upstream of the watermark: see ``source``.
 ``deduplicate`` ``dropDuplicates(keys)``, or ``dropDuplicatesWithinWatermark(keys)``.
 ``join``        Keys are equal in pairs, ``bound`` limits ``left time - right time``, ``conditions`` compare numbers of
                 both sides. ``time`` is the event time of the joined rows; the other becomes an ordinary field.

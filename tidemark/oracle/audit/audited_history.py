@@ -34,7 +34,8 @@ class AuditedHistory:
     """A query, ready to be judged. ``history.batches`` begins with the batch ``before``, if it is not batch 0.
 
     ``before`` is the batch that stands for all before the first that can be judged; ``None``: the log is whole.
-    ``unsure`` are rows of it that may have been late. ``deleted`` counts the records of each side that are gone.
+    ``unsure`` are rows of it that may have been late. ``deleted`` counts the records of each side that are gone, and
+    ``removed`` the offsets of each at which one may be that compaction has removed.
     ``by_state`` is what the state after that batch says of its rows, or what follows without one.
     """
 
@@ -43,7 +44,22 @@ class AuditedHistory:
     before: int | None
     unsure: frozenset[int]
     deleted: tuple[int, int]
+    removed: tuple[int, int]
     by_state: StateKnowledge = field(default_factory=StateKnowledge)
+
+    def may_lack(self, side: int) -> bool:
+        """Whether the query may have read records of a side that are not here."""
+        return bool(self.deleted[side] or self.removed[side])
+
+    @property
+    def may_lack_any(self) -> bool:
+        """Whether it may have, of either side."""
+        return self.may_lack(LEFT) or self.may_lack(RIGHT)
+
+    def was_removed(self, row: int) -> bool:
+        """Whether a row is an offset without a record, where compaction may have removed one."""
+        history = self.history
+        return row in history.absent and history.side(history.rows.side[row]).topic in self.about.compacted
 
     @property
     def judged(self) -> list[BatchRows]:
@@ -104,13 +120,17 @@ def read_audited(run: Evidence) -> AuditedHistory:
         sum(end - start for start, end in about.deleted.get(history.side(side).topic, {}).values())
         for side in (LEFT, RIGHT)
     ]
-    counts = (deleted[LEFT], deleted[RIGHT])
+    removed = [
+        history.absent_of(side) if history.side(side).topic in about.compacted else 0
+        for side in (LEFT, RIGHT)
+    ]
+    counts, may = (deleted[LEFT], deleted[RIGHT]), (removed[LEFT], removed[RIGHT])
     if before is None:
-        return AuditedHistory(history, about, before, frozenset(), counts)
+        return AuditedHistory(history, about, before, frozenset(), counts, may)
     unsure = frozenset(_unsure(history))
-    by_state = _by_state(run, history, unsure, is_whole=not any(deleted))
+    by_state = _by_state(run, history, unsure, is_whole=not any((*deleted, *removed)))
     unsure -= by_state.accepted | by_state.late
-    return AuditedHistory(history, about, before, unsure, counts, by_state)
+    return AuditedHistory(history, about, before, unsure, counts, may, by_state)
 
 
 def _by_state(run: Evidence, history: History, unsure: frozenset[int], *, is_whole: bool) -> StateKnowledge:

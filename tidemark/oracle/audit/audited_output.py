@@ -11,7 +11,8 @@ that are a choice:
   reports show that the query was started again with its batch.
 * A row that is possible and not certain is undetermined: it is counted, whether it came or not. If only a batch before
   the first that can be judged can have given it, it is an earlier row, and counted as that.
-* A record that names ids of no record is invented, unless records of the input were deleted. Where the output has ids
+* A record that names ids of no record is invented, unless records of the input were deleted; so is one that names an
+  offset without a record, unless a record there may have been deleted. Where the output has ids
   only, and an id is in the input twice, a row that comes again may then be of another record with the same id.
 * A certain row that did not come is missing, unless the part of the output that may have had it was deleted: a
   partition has the rows of one batch after those of the batches before.
@@ -202,6 +203,9 @@ class AuditedOutput:
 
     def _unexpected(self, identity: int, place: str, batch: int | None, record: OutputRecord) -> None:
         """A row that is wrong whatever was trimmed or deleted."""
+        if removed := self._names_a_removed_record(identity):
+            self._of_deleted(record, place, removed, batch)
+            return
         claimed = partial(self._reader.claimed, record)
         if (found := self._unread.read_by_query(identity, claimed)) is not None:
             self._finding_log.add(self._unread.in_output(found, claimed(), place, batch))
@@ -211,6 +215,11 @@ class AuditedOutput:
             self._add(self._words.added(identity, defect), identity, place, batch, defect=defect)
         else:
             self._add(self._words.unexpected(identity), identity, place, batch)
+
+    def _names_a_removed_record(self, identity: int) -> str:
+        """Which offset without a record a row names, where compaction may have removed one; ``""``: none."""
+        named = [row for row in self._words.made_of(identity) if self._audited.was_removed(row)]
+        return f"it names {self._words.place(named[0])}, where there is no record any more" if named else ""
 
     def _again(self, identity: int, place: str, batch: int | None, record: OutputRecord) -> None:
         """A row that came before."""
@@ -300,7 +309,7 @@ class AuditedOutput:
         rows = self._audited.history.rows
         for side in (LEFT, RIGHT):
             ids = [name for row, name in enumerate(rows.id) if rows.side[row] == side and name is not None]
-            if self._audited.deleted[side] and len(ids) > len(set(ids)):
+            if self._audited.may_lack(side) and len(ids) > len(set(ids)):
                 return True
         return False
 
@@ -358,7 +367,7 @@ class AuditedOutput:
         _, known, _ = self._reader.read(record)
         if known == NO_BATCH:
             name, what = "corrupt_rows", "cannot be judged"
-        elif any(self._audited.deleted):
+        elif self._audited.may_lack_any:
             self._of_deleted(record, place, problem, batch)
             return
         elif (found := self._meant(record)) is not None:

@@ -112,7 +112,7 @@ def _certainty(audited: AuditedHistory, history: History, answer: SqlAnswer) -> 
 def _of_semi(audited: AuditedHistory, history: History, answer: SqlAnswer, right: set[int]) -> Certainty:
     certain = _right_without(history, audited.unsure) if audited.unsure else set(right)
     possible = set(right)
-    if audited.deleted[RIGHT]:
+    if audited.may_lack(RIGHT):
         side = np.frombuffer(bytes(history.rows.side), dtype=np.uint8)
         accepted = np.flatnonzero((answer.disposition == Disposition.ACCEPTED) & (side == LEFT))
         possible |= {alone(row) for row in accepted.tolist() if _may_have(audited, row)}
@@ -122,10 +122,10 @@ def _of_semi(audited: AuditedHistory, history: History, answer: SqlAnswer, right
 
 
 def _may_have(audited: AuditedHistory, row: int) -> bool:
-    """Whether a record that was deleted may be the partner of a row; a NULL key matches nothing."""
+    """Whether a record that is not here any more may be the partner of a row; a NULL key matches nothing."""
     rows, until_ms = audited.history.rows, audited.about.deleted_until_ms
     side, time_us = rows.side[row], rows.time_us[row]
-    if not audited.deleted[1 - side] or rows.key[row] < 0:
+    if not audited.may_lack(1 - side) or rows.key[row] < 0:
         return False
     matches = window(audited.history.contract.bound)
     if until_ms is None or matches.is_boundless:

@@ -9,7 +9,7 @@ A batch that a table has already is committed after a restart without being run 
 ``txn``), so the watermark is not told of its rows: of a table that is followed, too.
 
 Bounds take the place of times that are not known: before a trimmed log an input may have shown anything up to what the
-topics still hold, and anything at all if records were deleted; rows that Spark may drop below the watermark
+topics still hold, and anything at all if records were deleted; rows that Spark may drop upstream of the watermark
 (``History.optional``) count in the upper bound only.
 """
 
@@ -126,7 +126,7 @@ def _shown_by(audited: AuditedHistory, batch: BatchRows) -> Shown:
 
 def _latest_deleted(audited: AuditedHistory, side: int) -> float:
     """The latest event time that a deleted record of a side may have."""
-    if not audited.deleted[side]:
+    if not audited.may_lack(side):
         return -math.inf
     until_ms = audited.about.deleted_until_ms
     return math.inf if until_ms is None else until_ms

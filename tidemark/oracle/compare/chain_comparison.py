@@ -2,24 +2,25 @@
 
 Free of I/O. The words are those of ``tidemark.oracle.findings``. Rows of a batch behind a gap are not compared; a batch
 owes its rows once it is committed; ``at-least-once`` permits a row that comes again in a batch that ran again, and a
-record that was sent twice (``tidemark.oracle.delivery``). Right rows behind those of a later batch are
-``misordered_rows`` (``batch_order``).
+record that was sent twice (``tidemark.oracle.delivery``), and that the last step chooses anew (``chain_choices``).
+Right rows behind those of a later batch are ``misordered_rows`` (``batch_order``).
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 from tidemark.formats import chain
 from tidemark.formats.events import write_time
 from tidemark.oracle.compare.batch_order import RightRow, misordered, place_of, written
+from tidemark.oracle.compare.chain_choices import OtherChoices
 from tidemark.oracle.delivery import most_copies
 from tidemark.oracle.findings import Finding, FindingLog
 from tidemark.oracle.input.chain_history import ChainHistory
-from tidemark.oracle.input.chain_rows import ChainOutput, ChainOutputRow, Shape, Values
+from tidemark.oracle.input.chain_rows import ChainOutput, ChainOutputRow, Offered, Shape, Values
 from tidemark.oracle.input.rows import Row
 from tidemark.oracle.model.chain_replay import Model
 from tidemark.oracle.model.operators import Counts, StoredRow
@@ -33,7 +34,8 @@ WRITTEN = 8
 class Predicted:
     """What a model gives: of each batch its watermark, its rows, as the output has them, and what operators count.
 
-    ``states`` are those of the operators after the batches whose state was read, by the id of the batch.
+    ``states`` are those of the operators after the batches whose state was read, by the id of the batch. ``offered``
+    are the choices of the last step in batches that ran again.
     """
 
     model: Model
@@ -42,6 +44,7 @@ class Predicted:
     rows: list[list[tuple[Values, Row]]] = field(default_factory=list)
     counts: list[list[tuple[str, Counts]]] = field(default_factory=list)
     states: dict[int, list[tuple[str, list[StoredRow] | None]]] = field(default_factory=dict)
+    offered: Mapping[int, Sequence[Offered]] = field(default_factory=dict)
 
     def all(self) -> Counter[Values]:
         """All rows of all batches."""
@@ -55,6 +58,11 @@ class DefectRows:
     name: str = ""
     lost: Counter[Values] = field(default_factory=Counter)
     added: Counter[Values] = field(default_factory=Counter)
+
+    @staticmethod
+    def between(name: str, right: Counter[Values], given: Counter[Values]) -> DefectRows:
+        """What makes the rows that a Spark with this defect gives of the right ones."""
+        return DefectRows(name, lost=right - given, added=given - right)
 
 
 class FirstAlike:
@@ -89,13 +97,13 @@ class ChainComparison:
         history: ChainHistory,
         output: ChainOutput,
         predicted: Predicted,
-        defect: DefectRows,
+        defects: Sequence[DefectRows],
         finding_log: FindingLog,
     ) -> None:
         self._history = history
         self._output = output
         self._predicted = predicted
-        self._defect = defect
+        self._defects = defects
         self._finding_log = finding_log
         self._owed = [Counter(values for values, _ in rows) for rows in predicted.rows]
         self._rows: dict[Values, Row] = {values: row for rows in predicted.rows for values, row in rows}
@@ -116,9 +124,17 @@ class ChainComparison:
         """The rows that came as they had to."""
         self.values: list[Values] = []
         """Of each row that the log remembers, by its number there."""
+        self._choices: dict[int, OtherChoices] = {}
+        self._others: list[list[Counter[Values]]] = []
+        self.undetermined = 0
+        """Rows that came, or did not, as they have to if Spark kept another row than the model."""
 
-    def run(self, without_late_filter: Predicted | None) -> Counter[str]:
-        """Compare all of it; returns counts. ``without_late_filter``: what late rows would have given."""
+    def run(self, without_late_filter: Predicted | None, others: Sequence[Predicted] = ()) -> Counter[str]:
+        """Compare all of it; returns counts. ``without_late_filter``: what late rows would have given.
+
+        ``others`` are what the rules give if a deduplication kept another row where nothing shows which one it was.
+        """
+        self._others = [[Counter(values for values, _ in rows) for rows in one.rows] for one in others]
         if without_late_filter is not None:
             self._late = set(without_late_filter.all()) - set(self._rows)
         for place, problem in self._output.corrupt:
@@ -129,16 +145,17 @@ class ChainComparison:
                 )
             )
         self.counts.update(output_records=len(self._output.came) + len(self._output.corrupt))
-        others = [came for came in self._output.came if not self._expected(came)]
-        for came in others:
+        unexpected = [came for came in self._output.came if not self._expected(came)]
+        for came in unexpected:
             self._unexpected(came)
         self._judge_order()
         for number, owed in enumerate(self._owed):
             if self._history.batches[number].plan.committed:
                 for values in owed.elements():
                     self._missing(number, values)
-        for values in self._defect.lost.elements():
-            self._lost_by_defect(values)
+        for defect in self._defects:
+            for values in defect.lost.elements():
+                self._lost_by_defect(values, defect.name)
         self.counts["duplicates_permitted"] = self.permitted.total()
         return self.counts
 
@@ -157,10 +174,10 @@ class ChainComparison:
             self.counts["sentinel_rows"] += 1
         else:
             self.counts["null_rows" if row.is_null else "joined_rows"] += 1
-        if self._defect.added[came.values] > 0:
-            self._defect.added[came.values] -= 1
-            why = f"came, which is what this Spark makes of it, but wrong ({self._defect.name})"
-            self._add("phantom_rows", came, why, self._defect.name)
+        if (defect := next((one for one in self._defects if one.added[came.values] > 0), None)) is not None:
+            defect.added[came.values] -= 1
+            why = f"came, which is what this Spark makes of it, but wrong ({defect.name})"
+            self._add("phantom_rows", came, why, defect.name)
         return True
 
     def _unexpected(self, came: ChainOutputRow) -> None:
@@ -168,6 +185,10 @@ class ChainComparison:
         due = self._due.get(came.values, [])
         if came.batch < len(self._known) and came.values in self._known[came.batch]:
             self._again(came)
+        elif came.batch < len(self._known) and self._choices_of(came.batch).take(came.values):
+            self.permitted[came.batch] += 1
+        elif self._is_undetermined(came.batch, came.values, more=True):
+            self.undetermined += 1
         elif (elsewhere := self._still_due(came.values)) is not None:
             self._owed[elsewhere][came.values] -= 1
             early = came.batch < elsewhere and self._rows[came.values].is_null
@@ -176,8 +197,8 @@ class ChainComparison:
             self._add(
                 "duplicate_rows", came, f"came once more, besides that of batch {due[0]}, where it is due"
             )
-        elif self._defect.lost[came.values] > 0:
-            self._defect.lost[came.values] -= 1
+        elif (defect := next((one for one in self._defects if one.lost[came.values] > 0), None)) is not None:
+            defect.lost[came.values] -= 1
             self._add(
                 "oracles_disagree", came, "came, which is right, although the rules of this Spark lose it"
             )
@@ -187,6 +208,22 @@ class ChainComparison:
             self._add("nulls_for_matched_rows", came, f"but there is {self._show(matched)}")
         else:
             self._add("phantom_rows", came, f"is given by no rule{self._nearest(came.values)}")
+
+    def _choices_of(self, batch: int) -> OtherChoices:
+        """The choices of the last step in a batch, those of all of its attempts."""
+        if batch not in self._choices:
+            most = most_copies(
+                self._history.manifest, self._history.batches[batch].plan, self._history.deaths
+            )
+            self._choices[batch] = OtherChoices(self._predicted.offered.get(batch, ()), most)
+        return self._choices[batch]
+
+    def _is_undetermined(self, batch: int, values: Values, *, more: bool) -> bool:
+        """Whether a batch owes a row more often, or less often, if Spark kept another row in a batch before."""
+        if not self._others or batch >= len(self._known) or values in self._choices_of(batch):
+            return False
+        owed = self._known[batch][values]
+        return any(one[batch][values] > owed if more else one[batch][values] < owed for one in self._others)
 
     def _still_due(self, values: Values) -> int | None:
         """The first batch that is owed a row and has not got it. Once none owes more, nothing is looked at again."""
@@ -199,7 +236,9 @@ class ChainComparison:
     def _right_rows(self) -> Iterator[RightRow]:
         """The records of right rows in their batches, copies last."""
         for came in (*self.right, *self._copies):
-            if not self._history.is_sentinel(self._rows[came.values]):
+            if self._history.is_sentinel(self._rows[came.values]):
+                continue
+            if not self._choices_of(came.batch).is_open(came.values):
                 partition, _, offset = came.place.partition("/")
                 yield RightRow((came.batch, came.values), came.batch, place_of(int(partition), int(offset)))
 
@@ -217,16 +256,19 @@ class ChainComparison:
 
     def _again(self, came: ChainOutputRow) -> None:
         self._copies.append(came)
-        owed = self._known[came.batch][came.values]
+        owed, choices = self._known[came.batch][came.values], self._choices_of(came.batch)
         most = most_copies(
             self._history.manifest, self._history.batches[came.batch].plan, self._history.deaths
         )
         is_resent = came.place in self._history.resent
         self._came_again[came.batch, came.values] += not is_resent
-        if is_resent or self._came_again[came.batch, came.values] <= owed * (most - 1):
+        more = (owed - choices.taken[came.values]) * (most - 1)
+        if is_resent or self._came_again[came.batch, came.values] <= more or choices.take(came.values):
             self.permitted[came.batch] += 1
             return
         permits = "permits no repeat" if most == 1 else f"permits each row {most} times"
+        if came.values in choices and most > 1:
+            permits += ", and as many rows in place of each that was chosen"
         why = f"came again; the batch owes it {'once' if owed == 1 else f'{owed} times'}, and {permits}"
         self._add("duplicate_rows", came, why)
 
@@ -252,6 +294,9 @@ class ChainComparison:
 
     def _missing(self, number: int, values: Values) -> None:
         row = self._rows[values]
+        if self._is_undetermined(number, values, more=False):
+            self.undetermined += 1
+            return
         name = "missing_nulls" if row.is_null else "lost_rows"
         self._add(
             name,
@@ -259,9 +304,9 @@ class ChainComparison:
             f"is owed by batch {number}, which is committed, and did not come",
         )
 
-    def _lost_by_defect(self, values: Values) -> None:
-        why = f"is right, and this Spark does not give it ({self._defect.name})"
-        self._add("lost_rows", ChainOutputRow(-1, values, ""), why, self._defect.name)
+    def _lost_by_defect(self, values: Values, name: str) -> None:
+        why = f"is right, and this Spark does not give it ({name})"
+        self._add("lost_rows", ChainOutputRow(-1, values, ""), why, name)
 
     def _add(self, name: str, came: ChainOutputRow, why: str, defect: str | None = None) -> None:
         if defect is None:

@@ -121,8 +121,8 @@ def _compare_state(
         account.state_batches = comparison.run(state, asked)
         if keys is not None:
             counts = CountComparison(history, comparison.predicted, finding_log)
-            counts.run(keys, comparison.read, account.state_batches)
-            account.count_batches = account.state_batches
+            account.count_batches = counts.run(keys, comparison.read, account.state_batches)
+            account.notes += counts.notes
         history.inconclusive += comparison.inconclusive
 
 

@@ -123,7 +123,7 @@ class StateComparison:
             self._add("lost_state", batch, side, kept, f"{message} Spark's state has not")
         if side in PRESERVED.get(self._history.contract.kind, ()):
             unflagged = sum(row.matched is None for row in found)
-            if 0 < unflagged < len(found):
+            if unflagged and (any(known) or unflagged < len(found)):
                 self.inconclusive.append(
                     f"{where} has no flag 'matched' for {unflagged:,} of {len(found):,} rows"
                 )

@@ -59,25 +59,47 @@ class CountComparison:
         self._history = history
         self._predicted = predicted
         self._finding_log = finding_log
+        self.notes: list[str] = []
+        """Of which sides and batches the counts could not be compared, and why."""
 
-    def run(self, keys: Iterable[StateKey], read: Read, batches: Iterable[int]) -> None:
-        """Compare; ``read`` has the rows that Spark's state has after these batches."""
+    def run(self, keys: Iterable[StateKey], read: Read, batches: Sequence[int]) -> list[int]:
+        """Compare; ``read`` has the rows that Spark's state has after these batches. Returns the batches compared."""
         counted: dict[tuple[int, int], list[StateKey]] = {}
         for key in keys:
             counted.setdefault((key.batch, NAMES.index(key.side)), []).append(key)
-        sides = [side for side in (LEFT, RIGHT) if self._is_counted(side)]
-        for batch in batches:
-            for side in sides:
-                self._compare(batch, side, counted.get((batch, side), []), read[batch][side])
+        compared = set(batches) if any(map(self._is_counted, (LEFT, RIGHT))) else set[int]()
+        for side in (LEFT, RIGHT):
+            if not self._is_counted(side):
+                self.notes.append(
+                    f"the counts of the keys of the {NAMES[side]} side were not compared: without a watermark state"
+                    " format 4 has random numbers for times"
+                )
+                continue
+            nameless = [
+                batch
+                for batch in batches
+                if not self._compare(batch, side, counted.get((batch, side), []), read[batch][side])
+            ]
+            compared -= set(nameless)
+            if nameless:
+                after = (
+                    f"after {'batch' if len(nameless) == 1 else 'batches'} {', '.join(map(str, nameless))}"
+                )
+                self.notes.append(
+                    f"the counts of the keys of the {NAMES[side]} side {after} were not compared: its rows have no"
+                    f" {'key or no time' if self._history.by_time else 'key'} by the names of the contract"
+                )
+        return sorted(compared)
 
     def _is_counted(self, side: int) -> bool:
         return not self._history.by_time or self._history.side(side).watermark_delay_ms is not None
 
-    def _compare(self, batch: int, side: int, counted: Sequence[StateKey], found: Sequence[StateRow]) -> None:
+    def _compare(self, batch: int, side: int, counted: Sequence[StateKey], found: Sequence[StateRow]) -> bool:
+        """Whether the rows have what they are counted by."""
         history, rest = self._history, self._history.rest
         fields = fields_of(found) if rest is None else rest.state_fields.get((batch, side), fields_of(found))
         if not fields.key or (history.by_time and not fields.time):
-            return
+            return False
         grouping = Grouping(history, fields)
         counts = Counter[Group]()
         for key in counted:
@@ -88,6 +110,7 @@ class CountComparison:
             is_known = rest is None or group.key in history.rows.keys
             if not is_known or counts[group] not in (ours[group], theirs[group]):
                 self._add(batch, side, group, counts[group], ours[group] if is_known else None)
+        return True
 
     def _group(self, row: int, grouping: Grouping) -> Group:
         time_us = self._history.rows.time_us[row]

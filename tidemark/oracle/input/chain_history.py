@@ -35,7 +35,8 @@ class ChainHistory:
     """A run, ready to be judged. ``places`` says where each record was written, ``batch_of`` who read it.
 
     ``resent`` are the places of output records that are copies made by the producer, ``deaths`` those of drivers that
-    nothing but a fault has caused (``tidemark.oracle.delivery``), once the judge has found them.
+    nothing but a fault has caused (``tidemark.oracle.delivery``), once the judge has found them. ``absent`` counts, by
+    topic, the offsets at which the trace has no record for a reader of committed records; sentinels have none.
     """
 
     chain: Chain
@@ -51,6 +52,7 @@ class ChainHistory:
     resent: frozenset[str] = frozenset()
     deaths: Mapping[int, int] = field(default_factory=dict)
     readable: list[Readable] = field(default_factory=list)
+    absent: Counter[str] = field(default_factory=Counter)
 
     def place(self, record: int) -> str:
         """``topic/partition/offset``."""
@@ -115,6 +117,8 @@ class _Reader:
         number = len(history.places)
         history.places.append((record.topic, record.partition, record.offset))
         self._firsts.setdefault(place, record.offset)
+        if record.is_absent and not record.is_sentinel:
+            history.absent[record.topic] += 1
         rows = [
             self._row(number, record, source, read)
             for source, read in zip(history.chain.sources, self._readers, strict=True)
@@ -125,8 +129,8 @@ class _Reader:
 
     def _row(self, number: int, record: InputRecord, source: chain.Source,
              read: Callable[[bytes | str | None], dict[str, Any] | None]) -> Row | None:  # fmt: skip
-        """A record as a source gives it on; ``None`` if it reads another topic, or does not let it pass."""
-        if record.topic != source.topic:
+        """A record as a source gives it on; ``None`` if it reads another topic, does not let it pass, or is absent."""
+        if record.topic != source.topic or record.is_absent:
             return None
         values, counts = read(record.value), self._history.counts
         first = source is next(one for one in self._history.chain.sources if one.topic == source.topic)

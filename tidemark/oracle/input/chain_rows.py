@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidemark.formats import chain
+from tidemark.formats.contract import Delivery
 from tidemark.formats.events import field_reader, read_time_us
 from tidemark.formats.evidence import OutputRecord
 from tidemark.formats.field_values import as_text, from_json
@@ -102,31 +103,68 @@ class ChainOutput:
         return int(text)
 
 
+class Offered(NamedTuple):
+    """Rows of which the last step took some in a batch that ran again; both as the output has them."""
+
+    rows: list[Values]
+    taken: list[Values]
+
+
 class Choice:
     """Settles what Spark's rules leave open by what came, where that is to be seen: at the last step.
 
-    ``unseen`` counts the choices that are not.
+    ``unseen`` counts the choices that are not. ``offered`` has, by batch, what an attempt of a batch that ran again, or
+    of which a task failed, may have taken instead. Of a deduplication within the watermark the event time of the row
+    that is kept says when its key is forgotten. Where rows with several times may be the one that Spark kept last,
+    ``turns`` is how many at most, and ``turn`` says which of them is taken.
     """
 
-    def __init__(self, history: ChainHistory, output: ChainOutput) -> None:
+    def __init__(self, history: ChainHistory, output: ChainOutput, turn: int = 0) -> None:
         self._last = history.chain.last
         self._output = output
+        self._turn = turn
+        self._ran_again = [one.plan.runs > 1 or one.plan.failed_tasks > 0 for one in history.batches]
+        self._is_exactly_once = history.manifest.delivery is Delivery.EXACTLY_ONCE
         self.batch = 0
         self.unseen = 0
+        self.turns = 1
+        self.offered: dict[int, list[Offered]] = {}
 
     def __call__(self, machine: Machine, rows: list[Row], many: int) -> list[Row]:
         """The rows that came, then others, as they were read."""
         if machine.step is not self._last:
             self.unseen += 1
             return rows[:many]
-        left = Counter(self._output.by_batch.get(self.batch, Counter()))
+        shape, left = self._output.shape, Counter(self._output.by_batch.get(self.batch, Counter()))
         first: list[Row] = []
         rest: list[Row] = []
         for row in rows:
-            values = self._output.shape.of(row)
+            values = shape.of(row)
             if left[values] > 0 and len(first) < many:
                 left[values] -= 1
                 first.append(row)
             else:
                 rest.append(row)
-        return (first + rest)[:many]
+        taken = (first + rest)[:many]
+        if isinstance(self._last, chain.Deduplicate) and self._last.within_watermark:
+            kept = self._kept_perhaps(rows, taken[0])
+            self.turns = max(self.turns, len(kept))
+            taken = [kept[self._turn % len(kept)]]
+        if self._ran_again[self.batch]:
+            of_batch = self.offered.setdefault(self.batch, [])
+            of_batch.append(Offered([shape.of(row) for row in rows], [shape.of(row) for row in taken]))
+        return taken
+
+    def _kept_perhaps(self, rows: list[Row], taken: Row) -> list[Row]:
+        """Of each event time a row that Spark may have kept last, that of ``taken`` first."""
+        came, shape = self._output.by_batch.get(self.batch, Counter()), self._output.shape
+        if not self._ran_again[self.batch]:
+            possible = [row for row in rows if shape.of(row) == shape.of(taken)]
+        elif self._is_exactly_once:  # the output may be of one attempt, and the state of another
+            possible = rows
+        else:
+            possible = [row for row in rows if came[shape.of(row)] > 0]
+        time, by_time = str(chain.time_of(self._last)), dict[Any, Row]()
+        for row in [taken, *possible]:
+            by_time.setdefault(row.values[time], row)
+        return list(by_time.values())

@@ -90,9 +90,9 @@ class Disposition(IntEnum):
     UNREAD = 0
     """No comparable batch read it."""
     UNREADABLE = 1
-    """No event: filtered out below the watermark."""
+    """No event: filtered out upstream of the watermark."""
     FILTERED = 2
-    """It fails a filter below the watermark; so does a NULL join key where Spark infers ``IsNotNull``."""
+    """It fails a filter upstream of the watermark; so does a NULL join key where Spark infers ``IsNotNull``."""
     LATE = 3
     """At or before the late watermark of its batch: dropped."""
     ACCEPTED = 4
@@ -159,8 +159,10 @@ class History:
     ``resent`` are the places of output records that are copies made by the producer, ``deaths`` those of drivers that
     nothing but a fault has caused (``tidemark.oracle.delivery``), once the judge has found them.
     ``optional`` are the rows that fail nothing but a filter that Spark may infer (``tidemark.oracle.spark.pushdown``).
-    ``rest`` is what is known of the rows of a large run that are not here. ``read_as`` are the sides as the contract
-    describes them, where values that are compared are other things than BIGINTs: in ``contract`` they are numbers then.
+    ``rest`` is what is known of the rows of a large run that are not here. ``absent`` are rows
+    of offsets at which the trace has no record for a reader of committed records. ``read_as`` are the sides as the
+    contract describes them, where values that are compared are other things than BIGINTs: in ``contract`` they are
+    numbers then.
     """
 
     contract: Contract
@@ -177,6 +179,7 @@ class History:
     readable: list[Readable] = field(default_factory=list)
     optional: set[int] = field(default_factory=set)
     rest: Rest | None = None
+    absent: set[int] = field(default_factory=set)
     read_as: tuple[Side, Side] | None = None
 
     @property
@@ -194,6 +197,10 @@ class History:
     def misses_rows(self) -> bool:
         """Whether these ranges are too small: those of format 4 in Spark 4.2."""
         return self.by_time and any_has_defect(self.manifest, FORMAT_4_MISSES_ROWS)
+
+    def absent_of(self, side: int) -> int:
+        """How many offsets of one side have no record for a reader of committed records; sentinels have one."""
+        return sum(self.rows.side[row] == side for row in self.absent)
 
     def side(self, side: int) -> Side:
         """The contract of one side."""
@@ -314,7 +321,9 @@ def _read_rows(history: History, inputs: Iterable[InputRecord], compared: Compar
                 columns = readers[side].read([one.value for one in some])
                 unreadable = _add_rows(history, side, some, columns)
                 if not is_sentinel:
-                    readable[side].add(len(some), unreadable)
+                    absent = sum(one.is_absent for one in some)
+                    events = [one for one in unreadable if not one.is_absent] if absent else unreadable
+                    readable[side].add(len(some) - absent, events)
     history.inconclusive += [reason for side in history.readable for reason in side.reasons()]
     _take_windows(history)
     rows.batch = array("i", [NO_BATCH]) * len(rows)
@@ -336,10 +345,11 @@ def _add_rows(history: History, side: int, records: list[InputRecord], columns: 
     rows.key.extend(map(rows.keys.setdefault, columns.key, count(first)))
     rows.time_us.extend([0 if time_us is None else time_us for time_us in columns.time_us])
     null_time = [first + at for at, time_us in enumerate(columns.time_us) if time_us is None]
+    history.absent.update(row for row in null_time if records[row - first].is_absent)
     if history.side(side).keeps_null_event_time:
         for row in null_time:
             rows.time_us[row] = NULL_TIME_US
-        null_time = []
+        null_time = [row for row in null_time if row in history.absent]
     for name in history.pushdown.fields[side]:
         known = rows.numbers[side].setdefault(name, [])
         known += [None] * (first - len(known)) + columns.numbers[name]
@@ -351,7 +361,7 @@ def _add_rows(history: History, side: int, records: list[InputRecord], columns: 
 
 
 def _filter_rows(history: History) -> None:
-    """Mark the rows that fail a filter below the watermark, ``IsNotNull`` of what the condition compares included."""
+    """Mark rows that fail a filter upstream of the watermark, ``IsNotNull`` of what the condition compares included."""
     rows, kind = history.rows, history.contract.kind
     if not rows.side:
         return

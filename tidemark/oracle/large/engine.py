@@ -45,7 +45,9 @@ class Engine(Tables, Protocol):
     """In so many parts, each of the rows of some keys, is what is too large to be joined at once."""
 
     def make_records(self) -> None:
-        """Make ``parsed``, ``keys`` and ``records`` (``tidemark.oracle.large.record_tables`` has their columns)."""
+        """Make ``parsed``, ``keys``, ``records`` and ``absent``; ``tidemark.oracle.large.record_tables`` says their
+        columns.
+        """
 
     def drop_columns(self, name: str, columns: Sequence[str]) -> None:
         """Forget columns of a table that nothing reads any more, where that frees memory."""

@@ -15,14 +15,20 @@ from tidemark.oracle.input.columns import ColumnReader
 
 
 def event_arrays(
-    about: Side, reader: ColumnReader, values: Sequence[bytes | str | None], compared: Sequence[str]
+    about: Side,
+    reader: ColumnReader,
+    values: Sequence[bytes | str | None],
+    compared: Sequence[str],
+    absent: Sequence[bool],
 ) -> dict[str, Any]:
     """``id time_us readable``, the fields of the key (``k0`` …), and each field of ``compared`` by its name and ``_``.
 
-    A field that the side does not compare is NULL.
+    A field that the side does not compare is NULL. An ``absent`` record is never readable.
     """
     read = reader.read(values)
     readable = [time_us is not None or about.keeps_null_event_time for time_us in read.time_us]
+    if any(absent):
+        readable = [is_event and not gone for is_event, gone in zip(readable, absent, strict=True)]
     ids = [one if is_event else None for one, is_event in zip(read.id, readable, strict=True)]
     columns = {
         "id": pa.array(ids, pa.string()),

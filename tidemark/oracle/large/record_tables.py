@@ -6,6 +6,7 @@ counted from 1, sentinels last. Tables that are made:
 * ``parsed(n, side, part, position, is_sentinel, id, time_us, readable, in_part)``, and each field that is compared, by
   its name and ``_``; ``in_part`` is the number of the part that the key is in;
 * ``keys(key, k0 …)``: the different keys, each by its first record;
+* ``absent(row, side)``: those at whose offset a reader of committed records finds none, without sentinels;
 * ``records``: what the relations of a join read (``tidemark.oracle.sql.join_relations``).
 
 A file is read in pieces that fit into memory, so that its rows are written out once, in the part that they belong to.
@@ -87,6 +88,7 @@ class RecordTables:
     def make(self) -> None:
         """Make all tables."""
         self._sql.execute("create temp table odd (n bigint, position bigint, side integer, part bigint)")
+        self._sql.execute("create temp table absent (row bigint, side integer)")
         self._read("trace")
         self.last = self._rows
         if self._run.scan("flush") is not None:
@@ -212,21 +214,22 @@ from (
         readers = [ColumnReader(self._history.side(side), compared[side]) for side in SIDES]
         records = self.records(places["n"])
         for first in range(0, len(sides), _CHUNK):
-            values = [one.text_or_bytes() for one in islice(records, _CHUNK)]
+            some = [(one.text_or_bytes(), one.absent is not None) for one in islice(records, _CHUNK)]
             for side in SIDES:
                 mine = np.flatnonzero(sides[first : first + _CHUNK] == side)
-                table = event_arrays(
-                    self._history.side(side),
-                    readers[side],
-                    [values[at] for at in mine.tolist()],
-                    self.fields,
-                )
+                values = [some[at][0] for at in mine.tolist()]
+                absent = [some[at][1] for at in mine.tolist()]
+                table = event_arrays(self._history.side(side), readers[side], values, self.fields, absent)
+                table["is_absent"] = pa.array(absent, pa.bool_())
                 table |= {name: pa.array(column[mine + first]) for name, column in places.items()}
                 self._sql.register("odd_records", pa.table(table))
                 self._tables.append(
                     "parsed",
                     f"select n, position, {side} as side, part, {', '.join(self._asked())},"
                     f" n > {self.last} as is_sentinel, readable, {self._part} as in_part from odd_records",
+                )
+                self._sql.execute(
+                    f"insert into absent select n, {side} from odd_records where is_absent and n <= {self.last}"
                 )
                 self._sql.unregister("odd_records")
 

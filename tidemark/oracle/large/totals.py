@@ -93,6 +93,12 @@ def _counts(engine: Engine, history: History, late: np.ndarray) -> dict[str, int
         found[f"{history.side(side).topic}_in"] = many
         for name, more in (("rows_in", many), ("unreadable", unreadable), ("null_key", null_key)):
             found[name] += int(more)
+    for side, absent in engine.rows(
+        "select a.side, count(*) from absent a semi join records r on r.row = a.row"
+        f" {_LEFT_OUT} a.row group by a.side"
+    ):
+        for name in (f"{history.side(side).topic}_in", "rows_in", "unreadable"):
+            found[name] -= absent
     ((expected, joined),) = engine.rows(
         f"select count(*), coalesce(sum(case when identity % {1 << ROW_BITS} <> 0 then 1 else 0 end), 0)"
         f" from {_CLEAN} clean where comes"
@@ -162,7 +168,10 @@ def _readable(engine: Engine, history: History) -> list[Readable]:
     found = []
     for side in (LEFT, RIGHT):
         about = history.side(side)
-        of_side = f"from records r anti join sentinels s on s.row = r.row where r.side = {side}"
+        of_side = (
+            "from records r anti join sentinels s on s.row = r.row anti join absent a on a.row = r.row"
+            f" where r.side = {side}"
+        )
         ((records, unreadable),) = engine.rows(
             f"select count(*), coalesce(sum(case when r.readable then 0 else 1 end), 0) {of_side}"
         )

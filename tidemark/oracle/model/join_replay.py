@@ -5,8 +5,8 @@ Free of Spark and of I/O. ``stream_join`` has the join itself; here are its rows
 * a row at or before the late watermark is dropped, counted as late, if its side has a watermark; a row of a preserved
   side that fails a condition on that side alone is answered with its NULL row, and goes no further;
 * the next watermark is ``max(W[N], policy over both inputs of (latest event time seen, in ms, - delay))``; late rows
-  count, rows filtered below the watermark do not; an input that has shown no row counts as 0, one without a watermark
-  not at all;
+  count, rows filtered upstream of the watermark do not; an input that has shown no row counts as 0, one without a
+  watermark not at all;
 * a query that was started again has forgotten the latest event times of both inputs, not W itself (the map in
   ``WatermarkTracker`` is kept in no file); so W stands still until both have shown a row again. A batch that was run
   again was run by such a query.

@@ -21,7 +21,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from tidemark.formats import chain
@@ -37,13 +37,16 @@ class Rules:
     ``right_first``: a left semi join takes the right rows of a batch first (SPARK-55973, since 4.2).
     ``drops_sides``: what ``tidemark.oracle.spark.outer_join_elimination`` takes out is not run; ``waits_for_unread``:
     its watermarks are waited for all the same (since 4.0). ``counts_all_removed``: of an outer join, what leaves the
-    state of a preserved side is counted as removed, too (since 4.3).
+    state of a preserved side is counted as removed, too (since 4.3). ``by_time``: joins have state format 4, which
+    keeps an entry for each key and time; ``misses_rows``: its evictions leave rows behind (in 4.2).
     """
 
     right_first: bool = True
     drops_sides: bool = True
     counts_all_removed: bool = False
     waits_for_unread: bool = True
+    by_time: bool = False
+    misses_rows: bool = False
     keep_late: bool = False
 
 
@@ -59,6 +62,7 @@ def first_come(_machine: Machine, rows: list[Row], many: int) -> list[Row]:
 class Counts(NamedTuple):
     """What Spark reports of a stateful operator in a batch: rows stored, removed, dropped as late, and kept.
 
+    In state format 4 a join reports entries as kept, each of which has all rows of a key and a time.
     ``None``: what is removed or kept depends on a choice that nothing shows.
     """
 
@@ -331,7 +335,11 @@ class JoinOperator(Machine):
     def __init__(self, step: chain.Step, rules: Rules, choose: Choose) -> None:
         super().__init__(step, rules, choose)
         described = JoinLogic(
-            self.step.kind, window(self.step.bound), self.step.conditions, right_first=rules.right_first
+            self.step.kind,
+            window(self.step.bound),
+            self.step.conditions,
+            right_first=rules.right_first,
+            by_time=rules.by_time,
         )
         self.join: StreamJoin[Row] = StreamJoin(described)
         self.batch = 0
@@ -363,7 +371,7 @@ class JoinOperator(Machine):
 
         rows = self._accepted(inputs, LEFT, late_ms), self._accepted(inputs, RIGHT, late_ms)
         self.batch += 1
-        self.join.run(self.batch, rows, self._limits(eviction_ms), emit)
+        self.join.run(self.batch, rows, self._limits(late_ms, eviction_ms), emit)
         self._total += sum(self.join.stored) - sum(self.join.removed)
         self.joined += joined
         for side in (LEFT, RIGHT):
@@ -371,16 +379,28 @@ class JoinOperator(Machine):
         return [*joined, *unmatched[LEFT], *unmatched[RIGHT]]
 
     def counts(self) -> Counts:
-        """Rows; of preserved sides this Spark may not count what leaves."""
+        """Rows; of preserved sides this Spark may not count what leaves. In state format 4 entries are kept."""
         removed = sum(self.join.removed[side] for side in self._counted)
-        return Counts(sum(self.join.stored), removed, len(self.late_rows), self._total)
+        total = self._entries() if self.rules.by_time else self._total
+        return Counts(sum(self.join.stored), removed, len(self.late_rows), total)
+
+    def _entries(self) -> int:
+        """The different keys and times in the state; no time is the epoch."""
+        return sum(
+            len({(row.source.get(names), row.time_us or 0) for row in self.join.kept(side)})
+            for side, names in ((LEFT, self._state_keys(LEFT)), (RIGHT, self._state_keys(RIGHT)))
+        )
+
+    def _state_keys(self, side: int) -> tuple[str, ...]:
+        """The fields of Spark's key. What has to be equal is a part of it."""
+        equal = [str(self.times[side])] if self.step.bound.equal else []
+        equal += [str((one.left, one.right)[side]) for one in self.step.conditions if one.op == "="]
+        return tuple(dict.fromkeys((*self.keys[side], *equal)))
 
     def stored(self) -> Iterator[StoredRow]:
-        """Rows of both sides. What has to be equal is a part of Spark's key."""
+        """Rows of both sides."""
         for side in (LEFT, RIGHT):
-            equal = [str(self.times[side])] if self.step.bound.equal else []
-            equal += [str((one.left, one.right)[side]) for one in self.step.conditions if one.op == "="]
-            names = tuple(dict.fromkeys((*self.keys[side], *equal)))
+            names = self._state_keys(side)
             for row in self.join.kept(side):
                 values, flag = row.source.values, row.matched if side in self.join.preserved else None
                 key = in_order(values[name] for name in names)
@@ -391,8 +411,14 @@ class JoinOperator(Machine):
         self.accepted[side] += rows
         return [JoinRow(row, side, row.get(keys), row.values[time], row.values) for row in rows]
 
-    def _limits(self, eviction_ms: int) -> Limits:
-        return Limits.until(*(bound_ms(self.step.bound, side, eviction_ms) for side in (LEFT, RIGHT)))
+    def _limits(self, late_ms: int, eviction_ms: int) -> Limits:
+        """What is evictable, and what state format 4 of Spark 4.2 has left behind (``time_ranges.evicted_us``)."""
+        left_ms, right_ms = (bound_ms(self.step.bound, side, eviction_ms) for side in (LEFT, RIGHT))
+        limits = Limits.until(left_ms, right_ms)
+        if not self.rules.misses_rows or self.batch == 1:
+            return limits
+        before = Limits.until(*(bound_ms(self.step.bound, side, late_ms) for side in (LEFT, RIGHT)))
+        return replace(limits, evicted_us=before.evictable_us)
 
     def _null_row(self, alone: JoinRow[Row]) -> Row:
         row = alone.source

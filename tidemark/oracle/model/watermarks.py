@@ -1,8 +1,8 @@
 """The watermarks that the rows of a run give: one for each batch, unless Spark had a choice.
 
-Free of I/O. Optional rows (``History.optional``) may be filtered out below the watermark or move it, batch by batch.
-All that is possible is kept; where the checkpoint shows one of it, that one is taken, and where it shows none, the
-watermark that all rows give. So a run without optional rows has one prediction, whatever its checkpoint says.
+Free of I/O. Optional rows (``History.optional``) may be filtered out upstream of the watermark or move it, batch by
+batch. All that is possible is kept; where the checkpoint shows one of it, that one is taken, and where it shows none,
+the watermark that all rows give. So a run without optional rows has one prediction, whatever its checkpoint says.
 """
 
 from __future__ import annotations

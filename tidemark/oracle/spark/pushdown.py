@@ -1,4 +1,4 @@
-"""Where Spark puts what a join's condition and filters say: below the watermark, into the join, or nowhere.
+"""Where Spark puts what a join's condition and filters say: upstream of the watermark, into the join, or nowhere.
 
 Free of I/O. A contract says what a user wrote; this says what the optimizer makes of it:
 
@@ -34,7 +34,7 @@ from tidemark.oracle.spark.time_ranges import LEFT, RIGHT
 class Pushdown:
     """Of each side: the filters ``below`` the watermark, those ``early`` in the join, and the fields that are read.
 
-    ``inferable`` are those that Spark may put below the watermark, too, because they are asked of the other side.
+    ``inferable`` are those that Spark may put upstream of the watermark, too, because they are asked of the other side.
     ``pairs`` are the conjuncts over both sides. ``limits_ms`` are the times up to which rows may be evicted at most,
     because Spark takes a lower bound of another column for one of the event time (``StreamingJoinHelper``).
     """
@@ -126,7 +126,7 @@ def _limits_ms(filters: Sequence[Filter], fields: Mapping[str, Field]) -> tuple[
 
 
 def must_be_there(pushdown: Pushdown, side: int, kind: JoinKind) -> list[str]:
-    """The fields whose NULLs are filtered out below the watermark, because a pair with one is none."""
+    """The fields whose NULLs are filtered out upstream of the watermark, because a pair with one is none."""
     if side in PRESERVED.get(kind, ()):
         return []
     return [field for term in pushdown.pairs if (field := term.right if side else term.left) is not None]

@@ -79,7 +79,7 @@ where r.readable and {by_side(_passed(rules, LEFT), _passed(rules, RIGHT))}
 
 
 def _passed(rules: JoinRules, side: int) -> str:
-    """Whether a row of a side passes what Spark asks of it below the watermark."""
+    """Whether a row of a side passes what Spark asks of it upstream of the watermark."""
     asked = [passes_filter(what) for what in rules.pushdown.below[side]]
     needed = must_be_there(rules.pushdown, side, rules.contract.kind)
     asked += [f"{quoted(name)} is not null" for name in needed]

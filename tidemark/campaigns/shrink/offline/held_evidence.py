@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from tidemark.campaigns.shrink.predicted_batches import with_offsets
+from tidemark.formats.absent_records import GAP
 from tidemark.formats.consistency import batch_problem, manifest_problem
 from tidemark.formats.evidence import (
     Batch,
@@ -64,7 +65,8 @@ class HeldEvidence:
     def inputs(self) -> Iterator[InputRecord]:
         """Every record with its offset, sentinels last."""
         for number, (record, place) in enumerate(zip(self.records, self.places(), strict=True)):
-            yield InputRecord(*place, record.text_or_bytes(), number >= self.first_sentinel)
+            is_sentinel, is_absent = number >= self.first_sentinel, record.absent is not None
+            yield InputRecord(*place, record.text_or_bytes(), is_sentinel, is_absent)
 
     def batches(self) -> Sequence[Batch]:
         """The planned batches."""
@@ -147,9 +149,12 @@ def read_evidence(directory: RunDirectory) -> HeldEvidence:
     for name in ("trace", "flush"):
         if directory.file(name).is_file():
             with TraceReader(directory.file(name)) as reader:
-                # Any record may be left out: where there was none (`absent`) is one without a value.
+                # Any record may be left out, and with it why there is none at another offset.
                 records += (
-                    msgspec.structs.replace(one, transaction=None, absent=None, sent=None) for one in reader
+                    msgspec.structs.replace(
+                        one, transaction=None, absent=None if one.absent is None else GAP, sent=None
+                    )
+                    for one in reader
                 )
         cuts.append(len(records))
     is_published = [

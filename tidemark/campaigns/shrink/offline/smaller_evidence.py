@@ -94,7 +94,7 @@ class _Smaller:
         is_trimmed = about is not None and about.first_batch > 0 and not kept.is_derived
         if is_trimmed and kept.batches and kept.batches[0].last > 0:
             raise Inconsistent  # the first stands for all before the log
-        if kept.in_one_partition and about is not None and about.deleted:
+        if kept.in_one_partition and about is not None and (about.deleted or about.compacted):
             raise Inconsistent
 
     def _numbered(self) -> Iterator[int]:
