@@ -39,7 +39,10 @@ class TopicOutput:
         }
         end = {str(partition): end for partition, end in sorted(self._end.items())}
         return msgspec.structs.replace(
-            about, output_topic=self._topic, output_deleted=deleted, output_end=end
+            about,
+            output_topic=self._topic,
+            output_deleted=deleted,
+            output_end=end,
         )
 
 

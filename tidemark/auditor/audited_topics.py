@@ -14,6 +14,7 @@ from pathlib import Path
 from confluent_kafka import Message
 
 from tidemark.auditor.audit_options import Report
+from tidemark.auditor.offset_gaps import OffsetGaps, cleanup_policies
 from tidemark.errors import DeadlineExceeded, TestbedError, UsageError
 from tidemark.formats.evidence import OutputRecord, RunDirectory
 from tidemark.formats.input_offsets import records_in
@@ -36,6 +37,8 @@ class AuditedTopics:
         self._report = report
         self.unheld: Counter[str] = Counter()
         """By logical topic, the offsets that have no record."""
+        self._unheld_of_output: tuple[str, int] = ("", 0)
+        """The topic of the output, and how many of its offsets have no record."""
 
     def must_have_groups(self) -> None:
         """Raise ``UsageError`` if the cluster has no topic for the offsets of groups.
@@ -72,7 +75,10 @@ class AuditedTopics:
                     )
 
     def write_inputs(self, path: Path, inputs: Mapping[str, InputTopic]) -> str:
-        """Write the records that were read as a trace; returns its SHA-256."""
+        """Write the records that were read as a trace; returns its SHA-256.
+
+        Raises ``TestbedError`` if some of them are gone by then.
+        """
         header = Header(
             tidemark_trace=FORMAT,
             pace="timed",
@@ -80,24 +86,23 @@ class AuditedTopics:
             generator="tidemark audit",
         )
         self.unheld.clear()
-        before = self.held([about.topic for about in inputs.values()])
         digest = write_trace(path, header, self._records(inputs))
-        if self.held([about.topic for about in inputs.values()]) != before:
-            self._must_be_there(inputs)
-        return digest
-
-    def _must_be_there(self, inputs: Mapping[str, InputTopic]) -> None:
-        """Raise where records were deleted while they were read: what is missing then would look like no record."""
         now = self.held([about.topic for about in inputs.values()])
         for about in inputs.values():
-            for partition, start in about.start_offsets.items():
-                first = now[about.topic].get(int(partition), 0)
-                if start < first and start < about.end_offsets[partition]:
-                    raise TestbedError(
-                        f"records of {about.topic}/{partition} were deleted while they were read",
-                        detail=f"offset {start} was asked for, and the topic begins at offset {first} now",
-                        hint="audit again: what is gone by then is said; a longer retention of the topic keeps it",
-                    )
+            starts = {int(part): start for part, start in about.start_offsets.items()}
+            ends = {int(part): end for part, end in about.end_offsets.items()}
+            _must_be_there(about.topic, now[about.topic], starts, ends)
+        return digest
+
+    def gaps(self, inputs: Mapping[str, InputTopic]) -> OffsetGaps:
+        """The offsets without a record, of what was written; only of topics that have such Kafka is asked."""
+        output, of_output = self._unheld_of_output
+        asked = [inputs[name].topic for name in self.unheld] + ([output] if of_output else [])
+        policies = cleanup_policies(self._broker, list(dict.fromkeys(asked)))
+        return OffsetGaps(
+            {name: (count, policies[inputs[name].topic]) for name, count in self.unheld.items()},
+            (of_output, policies[output]) if of_output else None,
+        )
 
     def _records(self, inputs: Mapping[str, InputTopic]) -> Iterator[Record]:
         total, done = records_in(inputs), 0
@@ -127,23 +132,29 @@ class AuditedTopics:
     def _gap(self, name: str, partition: int, start: int, end: int) -> Iterator[Record]:
         for _ in range(start, end):
             self.unheld[name] += 1
-            yield Record(topic=name, partition=partition, arrival_ms=0)
+            yield Record(topic=name, partition=partition, arrival_ms=0, absent="gap")
 
     def write_output(
         self, directory: RunDirectory, topic: str, start: Mapping[int, int], end: Mapping[int, int]
     ) -> None:
-        """Write the records of the output between two offsets of each partition."""
+        """Write the records of the output between two offsets of each partition.
+
+        Raises ``TestbedError`` if some of them are gone by then.
+        """
         directory.write_lines("output", self._output(topic, start, end))
+        _must_be_there(topic, self.held([topic])[topic], start, end)
 
     def _output(self, topic: str, start: Mapping[int, int], end: Mapping[int, int]) -> Iterator[OutputRecord]:
         total = sum(max(0, last - start.get(partition, 0)) for partition, last in end.items())
         self._report("output", 0, total)
         ends = {partition: last for partition, last in end.items() if last > start.get(partition, 0)}
         messages = self._messages(topic, ends, start, kafka.READ_COMMITTED) if ends else ()
+        done = 0
         for done, message in enumerate(messages, 1):
             if done % REPORT_EVERY == 0:
                 self._report("output", done, total)
             yield kafka.output_record(message)
+        self._unheld_of_output = topic, total - done
         self._report("output", total, total)
 
     def _messages(
@@ -159,6 +170,23 @@ class AuditedTopics:
                 hint=f"audit again once {self._broker.get('bootstrap.servers', 'the cluster')} answers: nothing was"
                 " changed there, and no evidence is kept",
             ) from error
+
+
+def _must_be_there(
+    topic: str, now: Mapping[int, int], start: Mapping[int, int], end: Mapping[int, int]
+) -> None:
+    """Raise if records were deleted since it was decided what to read: they would look as if they had never been.
+
+    ``now`` has the first offset of each partition after the reading.
+    """
+    for partition, last in end.items():
+        asked, first = start.get(partition, 0), now.get(partition, 0)
+        if asked < min(first, last):
+            raise TestbedError(
+                f"records of {topic}/{partition} were deleted during the audit",
+                detail=f"offset {asked} was asked for, and the topic begins at offset {first} now",
+                hint="audit again: what is gone by then is said; a longer retention of the topic keeps it",
+            )
 
 
 def _partitions(about: InputTopic) -> int:

@@ -29,10 +29,12 @@ from tidemark.auditor.audited_batches import (
 from tidemark.auditor.audited_outputs import TableOutput, TopicOutput
 from tidemark.auditor.audited_topics import AuditedTopics
 from tidemark.auditor.checkpoint_store import FULL_DISK, CheckpointCopy, opened_checkpoint
+from tidemark.auditor.offset_gaps import OffsetGaps
 from tidemark.auditor.reported_batches import ReportedBatches, with_reports
 from tidemark.auditor.spark_ranges import named_sparks, newest_named, spark_spans
 from tidemark.auditor.state_before import StateWanted, is_read, must_have_java, write_state_before
 from tidemark.errors import TestbedError, TidemarkError, UsageError
+from tidemark.formats.audited_query import AuditedQuery
 from tidemark.formats.contract import Contract, Delivery
 from tidemark.formats.evidence import FORMAT, Batch, RunDirectory
 from tidemark.formats.jsonlines import write_lines
@@ -94,9 +96,10 @@ def _audited(
     if options.redact:
         return _audited_and_redacted(options, checkpoint, contract, path)
     with _unfinished(path) as directory:
-        _collect(options, checkpoint, contract, directory)
-        seal(directory.path)
+        gaps = _collect(options, checkpoint, contract, directory)
         options.report("judge", 0, 1)
+        _settle_gaps(options, directory, gaps)
+        seal(directory.path)
         verdict = _judge(directory)
         options.report("judge", 1, 1)
     return AuditResult(verdict, path, options.command())
@@ -110,9 +113,10 @@ def _audited_and_redacted(
     redactor.must_be_able(contract)
     try:
         with clear_evidence(path) as folder:
-            _collect(options, checkpoint, contract, RunDirectory(folder))
-            seal(folder)
+            gaps = _collect(options, checkpoint, contract, RunDirectory(folder))
             options.report("judge", 0, 1)
+            _settle_gaps(options, RunDirectory(folder), gaps)
+            seal(folder)
             clear = audit_with_tables(RunDirectory(folder)).verdict
             directory = redactor.redact(folder, path)
             with judged_alike(clear, path) as verdicts:
@@ -121,6 +125,22 @@ def _audited_and_redacted(
     except OSError as error:
         raise _not_written(path, error) from error
     return AuditResult(verdicts[0], path, "")
+
+
+def _settle_gaps(options: AuditOptions, directory: RunDirectory, gaps: OffsetGaps) -> None:
+    """Take topics of which it is not known for compacted ones, where something is wrong if they are not."""
+    if not gaps.has_unknown or not audit_with_tables(directory).verdict.findings_total:
+        return
+    manifest = directory.manifest
+    assert manifest.audit is not None, "the manifest of an audit has it"
+    about = gaps.told_in(manifest.audit, with_unknown=True)
+    about = msgspec.structs.replace(about, deleted_until_ms=_until_ms(options, about))
+    changed = msgspec.structs.replace(manifest, audit=about, notes=gaps.notes(with_unknown=True))
+    directory.write_json("manifest", changed)
+
+
+def _until_ms(options: AuditOptions, about: AuditedQuery) -> int | None:
+    return options.deleted_until_ms if about.deleted or about.compacted else None
 
 
 def _judge(directory: RunDirectory) -> Verdict:
@@ -136,8 +156,8 @@ def _judge(directory: RunDirectory) -> Verdict:
 
 def _collect(
     options: AuditOptions, checkpoint: CheckpointCopy, contract: Contract, directory: RunDirectory
-) -> None:
-    """Write the evidence; the manifest is last, so that what is not complete is no run directory."""
+) -> OffsetGaps:
+    """Write the evidence, the manifest last, so that what is not complete is no run directory; returns its gaps."""
     functions = _functions(options, contract, directory)
     topics = AuditedTopics(options.broker, options.report)
     names = _topics(options, contract)
@@ -150,11 +170,11 @@ def _collect(
     plan = plan_audit(log, names, topics.held(list(names.values())), options.batches, owed_to)
     contract, differences = as_logged(contract, log)
     topics.must_reach(plan.inputs)
-    state = _state(
-        options, checkpoint, contract, log, directory
-    )  # soon: a query that runs deletes old versions of it
+    # Soon: a query that runs deletes old versions of it.
+    state = _state(options, checkpoint, contract, log, directory)
     digest = topics.write_inputs(directory.path / "trace.jsonl", plan.inputs)
     output.write(directory, log.query_id)
+    gaps = topics.gaps(plan.inputs)
     sparks = spark_spans(options.spark_version, log.planned[0].batch, log.planned[-1].batch)
     restarts = frozenset(span.first for span in sparks[1:]) | (reported.restarts if reported else frozenset())
     directory.write_lines("batches", (_marked(batch, restarts) for batch in plan.batches))
@@ -163,12 +183,13 @@ def _collect(
         options.report("decode", 0, 1)
         decode_trace(functions, directory.path / "trace.jsonl")
         options.report("decode", 1, 1)
+    about = gaps.told_in(output.told_in(plan.about), with_unknown=False)
     about = msgspec.structs.replace(
-        output.told_in(plan.about),
+        about,
         sparks=sparks,
         reported=None if reported is None else (reported.first, reported.last),
         unheld=dict(topics.unheld),
-        deleted_until_ms=options.deleted_until_ms if plan.about.deleted else None,
+        deleted_until_ms=_until_ms(options, about),
     )
     manifest = msgspec.structs.replace(
         _manifest(options, contract, output.delivery, log, directory),
@@ -177,8 +198,10 @@ def _collect(
         audit=about,
         trace_sha256=digest,
         plan_differs=differences,
+        notes=gaps.notes(with_unknown=False),
     )
     directory.write_json("manifest", manifest)
+    return gaps
 
 
 def _functions(options: AuditOptions, contract: Contract, directory: RunDirectory) -> DecodedRun | None:

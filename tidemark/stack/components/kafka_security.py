@@ -25,7 +25,7 @@ PLAIN_LOGIN = "plain.login"
 _SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 RIGHTS = (
-    ("TOPIC", "*", "LITERAL", ("CREATE", "DELETE", "READ", "WRITE")),
+    ("TOPIC", "*", "LITERAL", ("CREATE", "DELETE", "READ", "WRITE", "DESCRIBE_CONFIGS")),
     ("GROUP", "tidemark", "PREFIXED", ("READ",)),
     ("TRANSACTIONAL_ID", "tidemark", "PREFIXED", ("WRITE",)),
     ("BROKER", "kafka-cluster", "LITERAL", ("DESCRIBE_CONFIGS",)),
