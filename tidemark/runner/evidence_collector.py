@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import UNSET
 
 from tidemark import paths
-from tidemark.errors import DeadlineExceeded, DrainHung, OpenTransaction, QueryHung, TidemarkError
+from tidemark.errors import DeadlineExceeded, DrainHung, OpenTransaction, QueryHung, TidemarkError, UsageError
 from tidemark.formats.audited_query import AuditedQuery
 from tidemark.formats.chain import Chain
 from tidemark.formats.contract import Contract, Delivery
@@ -124,7 +124,8 @@ class Collector:
         """Read the state after some of the batches; needs the query's session."""
         if self._options.sink == OWN_SINK:
             return  # its program has no session that would be asked
-        self._state = read_state(self._query.ask, self._checkpoint, self._last_progress, self._directory.path)
+        reports = self._reports_of_all_runs()
+        self._state = read_state(self._query.ask, self._checkpoint, reports, self._directory.path)
 
     def journal(self, faults: list[Fault]) -> None:
         """Record injected faults."""
@@ -159,7 +160,7 @@ class Collector:
         raised, with the others as its notes. Ctrl-C ends the current step only; the next steps still run.
         """
         self._attempt("faults.jsonl", lambda: self._directory.write_lines("faults", self._faults))
-        if not self._is_drained or self._faults:
+        if not self._is_drained or self._faults or self.hang is not None:
             self._attempt("logs", self._keep_logs)
         if self._options.keep_checkpoint:
             self._attempt("the checkpoint", self._keep_checkpoint)
@@ -167,6 +168,8 @@ class Collector:
             self._attempt("the output", partial(self._write_output, kafka.read_all))
         self._attempt("the state as Parquet", self._store_state)
         logs = list(self._event_logs())
+        if self._query.query_id is not None and len(logs) < len(self._query.runs):
+            self.note("no event log of the driver is readable, so failed tasks are not known")
         self._attempt("the end of the event log", lambda: self._await_last_batch(logs))
         self._attempt("batches.jsonl", lambda: self._directory.write_lines("batches", self._batches(logs)))
         self._attempt("progress.jsonl", lambda: self._directory.write_lines("progress", self._progress(logs)))
@@ -177,6 +180,18 @@ class Collector:
         self._attempt("manifest.json", lambda: self._directory.write_json("manifest", self._manifest()))
         if self._errors:
             raise first_of(self._errors)
+        self._must_have_first_batch()
+
+    def _must_have_first_batch(self) -> None:
+        """Raise ``UsageError`` if the query has let Spark delete batches, and cannot be judged from a later one on."""
+        planned = self._checkpoint.planned()
+        if planned and planned[0] and self._options.sink != OWN_SINK:
+            raise UsageError(
+                f"the checkpoint of the query begins with batch {planned[0]}",
+                detail="Spark deletes older batches beyond spark.sql.streaming.minBatchesToRetain, and a run is judged"
+                " from its first batch on",
+                hint="do not set it in the pipeline: a run keeps all batches",
+            )
 
     def _attempt(self, what: str, collect: Callable[[], object]) -> None:
         """Collect a piece of evidence; an error is recorded, and the other pieces are still collected."""
@@ -191,7 +206,7 @@ class Collector:
         keep_logs(self._stack, (run.driver for run in self._query.runs), self._directory.path / "logs")
 
     def _keep_checkpoint(self) -> None:
-        keep_checkpoint(self._checkpoint.path, self._directory.path / "checkpoint")
+        self._notes += keep_checkpoint(self._checkpoint.path, self._directory.path / "checkpoint")
 
     def _write_output(self, read: Callable[[Broker, str], Iterator[OutputRecord]]) -> None:
         most, query = self._most_records(), self._query.query_id
@@ -232,7 +247,7 @@ class Collector:
         write_lines(self._directory.path / "logs" / "spark-events.jsonl.zst", events)
 
     def _event_logs(self) -> Iterator[QueryEvents]:
-        """One event log for each run of the query."""
+        """One event log for each run of the query whose driver has one."""
         query_id = self._query.query_id
         if query_id is None:
             return  # it never started
@@ -242,8 +257,6 @@ class Collector:
                 same = following is not None and following.driver.event_log == run.driver.event_log
                 end = following.log_start if same else None
                 yield QueryEvents(run.driver.event_log, run.log_start, query_id, end)
-            else:
-                self.note("no event log of the driver is readable, so failed tasks are not known")
 
     def _await_last_batch(self, logs: list[QueryEvents]) -> None:
         """Wait until the event log has caught up with the checkpoint, unless the last run committed no batch."""
@@ -263,6 +276,14 @@ class Collector:
         last = {report["runId"] for report in self._last_progress}
         earlier = (report for log in logs for report in log.progress() if report["runId"] not in last)
         return [*earlier, *self._last_progress]
+
+    def _reports_of_all_runs(self) -> list[dict[str, Any]]:
+        """What :meth:`_progress` gives while the query's program still answers, or else the last run's reports."""
+        logs = list(self._event_logs()) if len(self._query.runs) > 1 else []
+        try:
+            return self._progress(logs)
+        except OSError:  # of that `finish` makes an error
+            return self._last_progress
 
     def _manifest(self) -> Manifest:
         inputs = self._read_inputs()  # used if the brokers do not return the end offsets
@@ -311,16 +332,17 @@ class Collector:
     def _audit(self) -> AuditedQuery | None:
         """That a query with a sink of its own is judged as an audit does, if its records name no batch.
 
-        A table is, whether its log names batches or not.
+        A table is, whether its log names batches or not, and so is a query that let Spark delete its first batches.
         """
         planned, committed = self._checkpoint.planned(), self._checkpoint.committed()
         if self._options.sink != OWN_SINK or not planned:
             return None
         first = next(self._directory.output(), None) if self._is_drained else None
-        if self._table is None and first is not None and first.header("batch") is not None:
+        names_batch = first is not None and first.header("batch") is not None
+        if self._table is None and names_batch and not planned[0]:
             return None
         last = planned[-1]
-        begin = planned[0] + 1 if planned[0] else 0  # a job may let Spark trim its log
+        begin = planned[0] + 1 if planned[0] else 0
         about = AuditedQuery(
             first_batch=begin,
             from_batch=begin,
@@ -367,7 +389,7 @@ def batches_of(
     starts: Sequence[tuple[int, bool]],
     failed: Mapping[int, int] | None = None,
 ) -> list[Batch]:
-    """Every planned batch.
+    """Every planned batch, with its end offsets in ``inputs``; a query may read other topics, too.
 
     ``starts`` has the first batch of each run of the query, and whether an earlier run had planned it; ``failed``
     has the number of failed task attempts by batch.
@@ -378,7 +400,9 @@ def batches_of(
         Batch(
             batch=number,
             watermark_ms=planned.watermark_ms,
-            end_offsets={logical[topic]: ends for topic, ends in planned.end_offsets.items()},
+            end_offsets={
+                logical[topic]: ends for topic, ends in planned.end_offsets.items() if topic in logical
+            },
             committed=number in committed,
             runs=1 + sum(first == number and replays for first, replays in later),
             restarted=any(first == number for first, _ in later),

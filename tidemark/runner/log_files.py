@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from tidemark.errors import TestbedError, TidemarkError
+from tidemark.errors import TidemarkError
+from tidemark.formats.run_notes import CHECKPOINT
 from tidemark.processes import tail
 from tidemark.stack import ComponentKind, Driver, Stack
 
@@ -21,7 +23,7 @@ SERVERS = (ComponentKind.BROKER, ComponentKind.REGISTRY, ComponentKind.MASTER, C
 
 
 def keep_logs(stack: Stack, drivers: Iterable[Driver], folder: Path) -> None:
-    """Copy the logs of a run that had faults or did not finish.
+    """Copy the logs of a run that had faults, did not finish, or whose query hung.
 
     They are ``driver.log``, of a standby on which the query went on ``driver-2.log`` and so on, the ends of the
     executors' logs as ``executor-APPLICATION-NUMBER.log``, and those of brokers, schema registry, master and workers,
@@ -42,15 +44,27 @@ def keep_logs(stack: Stack, drivers: Iterable[Driver], folder: Path) -> None:
                 (folder / f"{server}.log").write_text(text, encoding="utf-8")
 
 
-def keep_checkpoint(checkpoint: Path, folder: Path) -> None:
-    """Copy a checkpoint; raises ``TestbedError`` for one that cannot be read whole, of which the rest is copied."""
+def keep_checkpoint(checkpoint: Path, folder: Path) -> list[str]:
+    """Copy a checkpoint, which is not judged; returns notes on what of it was not copied, and why.
+
+    A query that has not stopped goes on renaming and deleting files meanwhile.
+    """
     try:
         shutil.copytree(checkpoint, folder)
-    except OSError as error:  # of several files shutil.Error has a list of from where, to where, and why
-        failed = error.args[0] if isinstance(error, shutil.Error) else [error]
-        why = [str(one[-1] if isinstance(one, tuple) else one) for one in failed]
-        raise TestbedError(
-            f"the checkpoint {str(checkpoint)!r} could not be copied whole",
-            detail=why[0] + (f", and {len(why) - 1} more files" if len(why) > 1 else ""),
-            hint="what could be read of it is in the run directory; free some disk space if it is full",
-        ) from error
+    except shutil.Error as error:
+        failed = [(source, str(why)) for source, _target, why in error.args[0]]
+    except OSError as error:
+        return [f"{CHECKPOINT}it could not be copied: {error}"]
+    else:
+        return []
+    gone = [os.path.relpath(source, checkpoint) for source, _ in failed if not os.path.lexists(source)]
+    kept = [why for source, why in failed if os.path.lexists(source)]
+    vanished = f"{CHECKPOINT}files vanished while it was copied: {_first_of(gone)}"
+    return [
+        *([f"{CHECKPOINT}it could not be copied whole: {_first_of(kept)}"] if kept else []),
+        *([vanished] if gone else []),
+    ]
+
+
+def _first_of(said: list[str]) -> str:
+    return f"{said[0]}, and {len(said) - 1} more" if len(said) > 1 else "".join(said)

@@ -16,6 +16,7 @@ from tidemark import paths
 from tidemark.diagnosis.end_of_run import add_diagnosis
 from tidemark.errors import UsageError
 from tidemark.faults.schedule import FaultSpec
+from tidemark.formats.absent_records import GAP
 from tidemark.formats.chain import Chain, decoders_of, topics_of
 from tidemark.formats.client_settings import java_settings, read_client_settings
 from tidemark.formats.contract import Contract
@@ -345,7 +346,7 @@ def _prepare_trace(
             raise UsageError(f"there is no trace {str(options.trace)!r}", hint="give the path of a trace")
         ending = options.trace.suffix if options.trace.suffix in (".zst", PARQUET) else ""
         trace = directory.path / ("trace.parquet" if ending == PARQUET else f"trace.jsonl{ending}")
-        shutil.copyfile(options.trace, trace)
+        trace = _without_gaps(Path(shutil.copyfile(options.trace, trace)))
     else:
         trace = directory.path / "trace.jsonl"
         numbers = ["--seed", str(options.seed), "--impressions", str(options.impressions)]
@@ -402,6 +403,23 @@ def _stored(options: RunOptions, trace: Path) -> Path:
     if is_parquet(trace) and options.evidence_format == EVIDENCE_FORMATS[0]:
         storage = "parquet"
     return store_trace(trace, storage)
+
+
+def _without_gaps(trace: Path) -> Path:
+    """Make a record without a value of each ``gap`` of a trace: that is what is published there."""
+    with TraceReader(trace) as reader:
+        if all(record.absent != GAP for record in reader):
+            return trace
+    kept = trace.with_suffix(".jsonl") if is_parquet(trace) else trace
+    with TraceReader(trace) as reader:
+        records = (
+            msgspec.structs.replace(record, absent=None) if record.absent == GAP else record
+            for record in reader
+        )
+        write_trace(kept, reader.header, records)
+    if kept != trace:
+        trace.unlink()
+    return kept
 
 
 def _keep_topics(trace: Path, wanted: set[str]) -> Path:

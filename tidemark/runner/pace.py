@@ -88,7 +88,7 @@ class Feed:
             lambda: "the fault injector to arm",
             unless=self._checked_now_and_then(),
         )
-        first = len(self.checkpoint.planned())
+        first = self.checkpoint.next_planned()
         before = self.end_offsets()
         self.waits("the query to be idle")
         self._when_asleep(publish)

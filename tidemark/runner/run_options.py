@@ -47,6 +47,9 @@ PARQUET_RECORDS = 500_000
 """A file of more records is Parquet, if nothing else is asked for. Calibration: as JSON Lines that many records of a
 trace take 220 MB, as Parquet 22 MB; to convert them and read them back takes some seconds of a run of minutes."""
 
+BATCHES_KEPT = "spark.sql.streaming.minBatchesToRetain"
+"""How many batches of its checkpoint a query keeps; a run keeps all of them."""
+
 
 def report_nothing(_what: str, _done: int, _total: int) -> None:
     """The ``Report`` of a quiet run."""
@@ -80,6 +83,7 @@ class RunOptions:
     ``keep_checkpoint`` copies the checkpoint into the run directory at the end. ``standby`` keeps a second driver
     ready, with executors of its own, on which the query goes on when its driver dies.
     ``diagnosis``: of an ``INVALID`` run it is asked which other contract or delivery explains it, for up to 5 seconds.
+    ``conf`` has settings of Spark's session, ``NAME=VALUE``; :data:`BATCHES_KEPT` is refused (``UsageError``).
 
     Demands of time, each of which makes a run that breaks it ``INVALID``, and one that does not show it ``UNKNOWN``:
     ``recover_within_s`` from the injection of a fault to the commit of its batch; ``progress_during_faults``, so many
@@ -127,6 +131,9 @@ class RunOptions:
     report: Report = field(default=report_nothing, compare=False)
     say: Say = field(default=say_nothing, compare=False)
     watch: Watch = field(default=watch_nothing, compare=False)
+
+    def __post_init__(self) -> None:
+        self._must_keep_all_batches()
 
     @property
     def fault_specs(self) -> tuple[FaultSpec, ...]:
@@ -252,6 +259,20 @@ class RunOptions:
         progress, rows = self.progress_during_faults, self.state_rows_at_most
         words += ["--progress-during-faults", progress] if progress else []
         return words + (["--state-rows-at-most", str(rows)] if rows is not None else [])
+
+    def _must_keep_all_batches(self) -> None:
+        """Refuse a setting with which the checkpoint, and so ``batches.jsonl``, may lack the first batches.
+
+        A job has a session of its own and gets no ``conf``: all of it is refused, when the run is checked.
+        """
+        given = [pair for pair in self.conf if pair.partition("=")[0].strip() == BATCHES_KEPT]
+        if given and not self.app:
+            raise UsageError(
+                f"a run cannot have the setting {given[0]}",
+                detail="it is judged from its first batch on, so its checkpoint keeps all batches",
+                hint=f"leave out --conf {given[0]}; a query that deletes old batches is run as a job that sets this"
+                " itself (--app), or judged by `tidemark audit`",
+            )
 
     def _kept_reference(self, run_dir: Path) -> str:
         """The pipeline as the evidence has it: a file in a package by its place in the copy of that package."""

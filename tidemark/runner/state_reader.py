@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,16 +33,20 @@ Ask = Callable[[str, float], Mapping[str, Any]]
 def read_state(
     ask: Ask,
     checkpoint: Checkpoint,
-    reports: Sequence[Mapping[str, Any]],
+    reports: Iterable[Mapping[str, Any]],
     folder: Path,
     *,
     most: int = BATCHES,
 ) -> StateInfo:
     """Let the stopped query's program write ``state.jsonl`` and, of a single join, ``state_keys.jsonl``.
 
-    An error is recorded in ``problem``.
+    ``reports`` are the progress reports of all runs of the query: they say how many rows the state had after a batch.
+    An error is recorded in ``problem``, and in ``note`` that every batch has more state than is read.
     """
-    info = StateInfo(batches=chosen(checkpoint.committed(), _too_large(reports), most))
+    committed = checkpoint.committed()
+    info = StateInfo(batches=chosen(committed, _too_large(reports), most))
+    if committed and not info.batches:
+        info.note = f"after each committed batch it had more than {ROWS:,} rows"
     if info.batches:
         wanted = {
             "format": _format(checkpoint),
@@ -85,7 +89,7 @@ def chosen(
     return sorted(batches[at] for at in chosen)
 
 
-def _too_large(reports: Sequence[Mapping[str, Any]]) -> frozenset[int]:
+def _too_large(reports: Iterable[Mapping[str, Any]]) -> frozenset[int]:
     return frozenset(
         int(report["batchId"])
         for report in reports

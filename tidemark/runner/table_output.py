@@ -98,7 +98,9 @@ def _named(table: OutputTable, query: str | None, planned: Sequence[int]) -> Out
     if query is None or not names or query in names:
         return table
     said = f"its log names {' and '.join(map(repr, sorted(names)))} (txnAppId), and not the query"
-    if len(names) == 1 and {file.batch for file in table.files} <= {None, *planned}:
+    if len(names) == 1 and all(
+        file.batch is None or 0 <= file.batch <= max(planned, default=-1) for file in table.files
+    ):
         files = tuple(replace(file, query=query) for file in table.files)
         note = f"{said}: no other query has this folder, so txnVersion is taken for the batch"
     else:

@@ -92,19 +92,19 @@ def replay_stepped(trace: Path, options: ReplayOptions) -> Stepped:
         *topics,
         "--interactive",
     ]
-    records, torn, before = 0, [], len(checkpoint.planned())
+    records, torn, before = 0, [], checkpoint.next_planned()
     with (
         tempfile.TemporaryDirectory() as folder,
         Program(arguments, Path(folder) / "publisher.log") as publisher,
     ):
         for number in range(slices):
-            first = len(checkpoint.planned())
+            first = checkpoint.next_planned()
             published = int(publisher.ask(f"publish {number}", PUBLISH_S)["records"])
             records += published
             if published and _processed(checkpoint, options) > first:
                 torn.append(number)
             options.report("publish", number + 1, slices)
-    return Stepped(records, len(checkpoint.planned()) - before, torn)
+    return Stepped(records, checkpoint.next_planned() - before, torn)
 
 
 def _processed(checkpoint: Checkpoint, options: ReplayOptions) -> int:

@@ -1,18 +1,27 @@
 """Reads the checkpoint of a streaming query: which batches Spark planned, and which it committed.
 
 Only files are read; neither Spark nor Kafka is needed. ``offsets/N`` is written before batch N runs: a version line, a
-line of metadata, and a line per source in plan order. ``commits/N`` is written when the batch's sink has finished: it
-has the watermark of the next batch. Source: ``OffsetSeqLog`` and ``CommitLog`` of Spark 4.2.
+line of metadata, and a line per source, ``-`` for one without an offset: in plan order (``v1``), or each with the
+source's name and a colon before the offset (``v2``). ``commits/N`` is written when the batch's sink has finished: it
+has the watermark of the next batch. Source: ``OffsetSeqLog`` and ``CommitLog`` of Spark 4.2. A query may delete old
+batches of both, so the ids are in order and may begin anywhere.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
+from tidemark.errors import UsageError
+
+Offsets = dict[str, dict[str, int]]
+"""Kafka topic -> partition -> offset."""
+
+OFFSET_LOGS = ("v1", "v2")
+"""The versions of ``offsets`` that are known."""
 POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
 STATE_FORMAT = "spark.sql.streaming.join.stateFormatVersion"
 STATE_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
@@ -30,12 +39,33 @@ def read_query_id(metadata: str) -> str:
     return str(json.loads(metadata)["id"])
 
 
+def source_ends(version: str, lines: Iterable[str]) -> Iterator[Offsets]:
+    """Where each source of a planned batch ends (exclusive), from the lines after the metadata of ``offsets/N``.
+
+    ``version`` is one of :data:`OFFSET_LOGS`. Raises ``ValueError`` for a line that was cut.
+    """
+    for line in lines:
+        yield kafka_offsets(line if version == "v1" else line.partition(":")[2])
+
+
+def kafka_offsets(text: str) -> Offsets:
+    """The offsets of a Kafka source; nothing for a source of another kind, or one without an offset."""
+    text = text.strip()
+    if not text.startswith("{"):
+        return {}
+    offsets = json.loads(text)
+    is_kafka = all(
+        isinstance(ends, dict) and all(type(end) is int for end in ends.values()) for ends in offsets.values()
+    )
+    return offsets if is_kafka else {}
+
+
 class PlannedBatch(NamedTuple):
     """``offsets/N``: eviction watermark in ms, and Kafka topic -> partition -> end offset (exclusive)."""
 
     batch: int
     watermark_ms: int
-    end_offsets: dict[str, dict[str, int]]
+    end_offsets: Offsets
 
     def has_read(self, wanted: Mapping[str, Mapping[int, int]] | Mapping[str, Mapping[str, int]]) -> bool:
         """Whether the batch ends at or after these offsets: topic -> partition -> end."""
@@ -76,6 +106,10 @@ class Checkpoint:
         """The batch after the last committed one: a query that is started now begins with it."""
         return (self.committed() or [-1])[-1] + 1
 
+    def next_planned(self) -> int:
+        """The batch after the last planned one: the next that is planned."""
+        return (self.planned() or [-1])[-1] + 1
+
     def running(self) -> int | None:
         """The batch that is planned and not yet committed, if there is one."""
         planned = self.planned()
@@ -84,12 +118,23 @@ class Checkpoint:
         return planned[-1]
 
     def batch(self, batch: int) -> PlannedBatch:
-        """The plan of one batch: watermark and end offsets."""
-        _version, metadata, *sources = (self.path / "offsets" / str(batch)).read_text().splitlines()
-        offsets: dict[str, dict[str, int]] = {}
-        for line in sources:
-            if line.startswith("{"):
-                offsets.update(json.loads(line))
+        """The plan of one batch: watermark and end offsets.
+
+        Raises:
+            OSError, ValueError: there is no such file any more, or it is incomplete.
+            UsageError: it is of a version of the log that is not known.
+        """
+        path = self.path / "offsets" / str(batch)
+        version, metadata, *sources = path.read_text().splitlines()
+        if version.strip() not in OFFSET_LOGS:
+            raise UsageError(
+                f"{str(path)!r} cannot be read as a file of a checkpoint",
+                detail=f"its first line is {version[:20]!r}; the versions known are {', '.join(OFFSET_LOGS)}",
+                hint="checkpoints of Spark 3.5 to 4.3 are read",
+            )
+        offsets: Offsets = {}
+        for ends in source_ends(version.strip(), sources):
+            offsets.update(ends)
         return PlannedBatch(batch, int(json.loads(metadata)["batchWatermarkMs"]), offsets)
 
     def partitions(self, batch: int) -> int:
@@ -98,12 +143,15 @@ class Checkpoint:
         return int(metadata["conf"]["spark.sql.shuffle.partitions"])
 
     def conf(self) -> dict[str, str]:
-        """The settings that the query keeps over restarts (from ``offsets/0``); empty if they cannot be read."""
-        try:
-            conf = json.loads((self.path / "offsets" / "0").read_text().splitlines()[1])["conf"]
-        except (OSError, ValueError, LookupError, TypeError):
-            return {}
-        return {name: str(value) for name, value in conf.items()} if isinstance(conf, dict) else {}
+        """The settings that the query keeps over restarts, from the last planned batch that can be read; else empty."""
+        for batch in reversed(self.planned()):
+            try:
+                conf = json.loads((self.path / "offsets" / str(batch)).read_text().splitlines()[1])["conf"]
+            except (OSError, ValueError, LookupError, TypeError):
+                continue  # it is incomplete, or was deleted since
+            if isinstance(conf, dict):
+                return {name: str(value) for name, value in conf.items()}
+        return {}
 
     def has_changelogs(self) -> bool:
         """Whether a state store wrote changelog files; no setting in the checkpoint says so."""

@@ -28,14 +28,19 @@ from pathlib import Path
 from typing import TypeVar
 
 from tidemark.errors import UsageError
-from tidemark.sparkfiles.checkpoint import PlannedBatch, read_query_id
+from tidemark.sparkfiles.checkpoint import (
+    OFFSET_LOGS,
+    Offsets,
+    PlannedBatch,
+    kafka_offsets,
+    read_query_id,
+    source_ends,
+)
 
 T = TypeVar("T")
-Offsets = dict[str, dict[str, int]]
-"""Kafka topic -> partition -> offset."""
 
-OFFSET_LOGS, COMMIT_LOGS = ("v1", "v2"), ("v1", "v2", "v3")
-"""The versions of the two logs that are known."""
+COMMIT_LOGS = ("v1", "v2", "v3")
+"""The versions of ``commits`` that are known."""
 PARTS = ("metadata", "offsets", "commits")
 """What the checkpoint of a query has at least, once it has committed a batch."""
 _TRIES = 5
@@ -166,8 +171,8 @@ def _batch(number: int, lines: list[str]) -> tuple[PlannedBatch, dict[str, str]]
     version = _known_version(lines, OFFSET_LOGS)
     metadata = json.loads(lines[1])
     offsets: Offsets = {}
-    for line in lines[2:]:
-        for topic, ends in _kafka_offsets(line if version == "v1" else line.partition(":")[2]).items():
+    for source in source_ends(version, lines[2:]):
+        for topic, ends in source.items():
             if offsets.setdefault(topic, ends) != ends:
                 raise ValueError(f"two sources read the topic {topic!r}, up to different offsets")
     conf = metadata.get("conf") or {}
@@ -187,18 +192,6 @@ def _known_version(lines: list[str], known: Iterable[str]) -> str:
     return version
 
 
-def _kafka_offsets(text: str) -> Offsets:
-    """The offsets of a Kafka source; nothing for a source of another kind, or one without an offset."""
-    text = text.strip()
-    if not text.startswith("{"):
-        return {}
-    offsets = json.loads(text)
-    is_kafka = all(
-        isinstance(ends, dict) and all(type(end) is int for end in ends.values()) for ends in offsets.values()
-    )
-    return offsets if is_kafka else {}
-
-
 def _started(sources: Path) -> Offsets:
     """Where the Kafka sources began. The file begins with a NUL, which Spark 2.1 wanted there."""
     started: Offsets = {}
@@ -214,7 +207,7 @@ def _started(sources: Path) -> Offsets:
 def _first_offsets(lines: list[str]) -> Offsets:
     if not lines or lines[0].strip("\0 ") != "v1":
         return {}  # a source of another kind keeps something else there
-    return _kafka_offsets(lines[1]) if len(lines) > 1 else {}
+    return kafka_offsets(lines[1]) if len(lines) > 1 else {}
 
 
 def _parsed(path: Path, parse: Callable[[list[str]], T]) -> T:

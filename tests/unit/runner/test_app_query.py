@@ -119,6 +119,18 @@ def test_the_plan_of_a_job_is_that_of_its_last_event_log_with_a_batch(made):
     assert answer["policy"] == "max"
 
 
+def test_the_policy_of_a_job_that_deletes_old_batches_is_that_of_its_last_one(made):
+    stack, query = made()
+    with query:
+        query.start()
+        (stack.checkpoint / "offsets" / "0").unlink()
+        planned = {"batchWatermarkMs": 0, "batchTimestampMs": 0, "conf": MAX}
+        (stack.checkpoint / "offsets" / "11").write_text(f"v1\n{json.dumps(planned)}\n")
+        answer = query.ask("explain", 1.0)
+
+    assert answer["policy"] == "max"
+
+
 def test_a_job_that_failed_by_itself_is_noted_once(made, tmp_path):
     stack, query = made(again=True)
     with query:

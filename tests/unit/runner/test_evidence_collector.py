@@ -5,6 +5,7 @@ error.
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,15 +13,17 @@ from types import SimpleNamespace
 import pytest
 
 from tests.unit.test_report import CONTRACT
-from tidemark.errors import DeadlineExceeded, DrainHung, OpenTransaction, TestbedError
+from tidemark.errors import DeadlineExceeded, DrainHung, OpenTransaction, TestbedError, UsageError
 from tidemark.formats.evidence import OutputRecord, RunDirectory, StateRow
 from tidemark.formats.faults import CommitPoint, Fault, FaultAction, FaultComponent
+from tidemark.formats.liveness import Hang, HangPhase
 from tidemark.formats.trace import Header, Record, TopicSpec, write_trace
 from tidemark.kafka import client as kafka
 from tidemark.runner import evidence_collector, run_options
 from tidemark.runner.evidence_collector import Collector, Places
 from tidemark.runner.query_runs import QueryRun
 from tidemark.runner.run_options import RunOptions
+from tidemark.runner.state_reader import ROWS
 from tidemark.runner.table_output import TableFolder
 from tidemark.sparkfiles.checkpoint import Checkpoint
 from tidemark.stack import Driver
@@ -87,7 +90,7 @@ class Run:
         query = SimpleNamespace(runs=[QueryRun(driver, 0, 0, False)], query_id="q", failures=[], ask=None)
         stack = SimpleNamespace(
             bootstrap_servers="here", versions={"spark": "4.2.0"}, spec=SimpleNamespace(backend="local"),
-            logs=lambda *_: "", components=lambda _kind: [], state_dir=folder,
+            logs=lambda name, _lines: f"log of {name}", components=lambda _kind: [], state_dir=folder,
         )  # fmt: skip
         places = Places(
             "here", trace, {name: f"t-{name}" for name in ENDS}, "out", Checkpoint(self._checkpoint), query
@@ -98,6 +101,45 @@ class Run:
 
     def stored_as(self, evidence_format):
         self.collector = self._of(RunOptions("left_outer", evidence_format=evidence_format))
+
+    def restarted(self, *, after, state_rows):
+        """The query went on with a second run after this batch of the first; gives lists of batches to read."""
+        report = {"id": "q", "runId": "first", "batchId": after}
+        event = {
+            "Event": "org.apache.spark.sql.streaming.StreamingQueryListener$QueryProgressEvent",
+            "progress": {**report, "stateOperators": [{"numRowsTotal": state_rows}]},
+        }
+        with self.event_log.open("a") as log:
+            log.write(json.dumps(event) + "\n")
+        asked, [first] = [], self.places.query.runs
+        second = replace(first, first_batch=after + 1, log_start=self.event_log.stat().st_size)
+        self.places.query.runs.append(second)
+        self.places.query.ask = lambda command, _timeout_s: (
+            asked.append(json.loads(command.removeprefix("state "))["batches"]) or {}
+        )
+        return asked
+
+    def keeping_the_checkpoint(self):
+        self.collector = self._of(RunOptions("left_outer", keep_checkpoint=True))
+
+    def without_a_checkpoint(self):
+        shutil.rmtree(self._checkpoint)
+
+    def without_its_first_batch(self):
+        for part in ("offsets", "commits"):
+            (self._checkpoint / part / "0").unlink()
+
+    def with_a_sink_of_its_own(self):
+        """One whose records name their batch."""
+        self.answers["drain"] = lambda *_: iter(
+            [OutputRecord(partition=0, offset=0, value="{}", headers=[("batch", "1")])]
+        )
+        self.collector = self._of(RunOptions("left_outer", sink="own"))
+
+    def read_another_topic(self):
+        """The last batch read a topic that is none of the trace, too."""
+        offsets = '{"t-impressions":{"0":3}}\n{"t-clicks":{"0":2}}\n{"rates":{"0":9}}'
+        self._write("offsets/1", f'v1\n{{"batchWatermarkMs":0}}\n{offsets}')
 
     def with_a_table(self, folder, **more):
         """A run of a query of the user's own that may write this folder."""
@@ -132,6 +174,80 @@ def test_a_successful_run_has_all_files(run):
     assert run.failed_tasks() == [1, 1]
     assert run.directory.manifest.notes == []
     assert run.directory.manifest.inputs["impressions"].end_offsets == {"0": 3}
+
+
+def test_a_query_that_hung_while_it_stopped_keeps_the_log_that_its_error_points_to(run):
+    run.collector.drain()
+    run.collector.hang = Hang(
+        since_utc="-", seen_utc="-", waited_for="the query to stop", phase=HangPhase.STOP
+    )
+    run.collector.finish()
+
+    assert (run.directory.path / "logs" / "driver.log").read_text() == "log of driver"
+
+
+def test_the_log_of_a_driver_is_not_kept_of_a_run_that_went_well(run):
+    run.collector.drain()
+    run.collector.finish()
+
+    assert not (run.directory.path / "logs" / "driver.log").exists()
+
+
+def test_a_checkpoint_that_cannot_be_copied_does_not_end_a_run(run):
+    run.keeping_the_checkpoint()
+    run.collector.drain()
+    run.without_a_checkpoint()
+    run.collector.finish()
+
+    [note] = run.directory.manifest.notes
+    assert note.startswith("the checkpoint: it could not be copied: ")
+    assert run.written() == {*ALL}
+
+
+def test_a_batch_of_an_earlier_run_that_left_too_many_state_rows_is_not_read(run):
+    asked = run.restarted(after=1, state_rows=ROWS + 1)
+    run.collector.stopped({"progress": [{"batchId": 2, "runId": "second", "stateOperators": []}]})
+    run.collector.read_state()
+
+    assert asked == [[0]]
+
+
+def test_the_state_is_read_though_the_event_log_of_an_earlier_run_is_gone(run):
+    asked = run.restarted(after=1, state_rows=ROWS + 1)
+    run.event_log.unlink()
+    run.collector.read_state()
+
+    assert asked == [[0, 1]]
+
+
+def test_a_query_that_let_spark_delete_its_first_batch_is_an_error_and_its_evidence_is_kept(run):
+    run.without_its_first_batch()
+    run.collector.drain()
+    with pytest.raises(UsageError, match="begins with batch 1"):
+        run.collector.finish()
+
+    assert run.written() == {*ALL}
+
+
+@pytest.mark.parametrize("is_trimmed", [False, True])
+def test_a_query_with_a_sink_of_its_own_is_judged_from_the_batches_that_it_kept(run, is_trimmed):
+    run.with_a_sink_of_its_own()
+    if is_trimmed:
+        run.without_its_first_batch()
+    run.collector.drain()
+    run.collector.finish()
+
+    audit = run.directory.manifest.audit
+    assert (None if audit is None else audit.first_batch) == (2 if is_trimmed else None)
+
+
+def test_a_topic_that_is_none_of_the_trace_is_left_out_of_the_batches(run):
+    run.read_another_topic()
+    run.collector.drain()
+    run.collector.finish()
+
+    ends = {"impressions": {"0": 3}, "clicks": {"0": 2}}
+    assert [batch.end_offsets for batch in run.directory.batches()] == [ends, ends]
 
 
 def test_a_run_that_is_asked_for_parquet_writes_output_and_state_so(run):

@@ -28,6 +28,7 @@ def refused(*words: str) -> UsageError:
         (("adteam.join:pairs", "--draft", "--conf", "a=b"), "--draft is given, and --conf"),
         (("adteam.join:pairs", "--draft", "--jars", "a.jar"), "--draft is given, and --conf"),
         (("adteam.join:pairs", "--draft", "--packages", "g:a:1"), "--draft is given, and --conf"),
+        (("adteam.join:pairs", "--draft", "--json"), "--draft and --json are given"),
     ],
 )
 def test_what_cannot_be_drafted_is_refused(words, says, tmp_path, monkeypatch):

@@ -11,6 +11,7 @@ from tidemark import paths, pytest_plugin
 from tidemark.errors import UsageError
 from tidemark.runner import RunOptions, new_run_directory, one_run
 from tidemark.runner.pipeline_code import Described
+from tidemark.stack import StackSpec
 
 
 def test_a_directory_that_is_not_empty_is_refused_and_left_unchanged(tmp_path):
@@ -44,12 +45,14 @@ def of_a_test(monkeypatch, tmp_path):
     def left(*, failed, **options):
         monkeypatch.setattr(paths, "runs_dir", lambda: tmp_path / "runs")
         monkeypatch.setattr(one_run, "described_without_session", lambda _code: Described(CONTRACT, False))
-        monkeypatch.setattr(one_run, "run", lambda _asked, _contract, directory, **_: directory.path)
+        monkeypatch.setattr(
+            one_run, "run", lambda _asked, _contract, directory, **_: SimpleNamespace(run_dir=directory.path)
+        )
         config = SimpleNamespace(stash={})
         node = SimpleNamespace(name="test_a[1]", stash={pytest_plugin.FAILED: failed}, config=config)
-        request = SimpleNamespace(node=node, getfixturevalue=lambda _name: None)
+        request = SimpleNamespace(node=node, getfixturevalue=lambda _name: SimpleNamespace(spec=StackSpec()))
         fixture = pytest_plugin.run_pipeline.__wrapped__(request)
-        path = next(fixture)("left_outer", **options)
+        path = next(fixture)("left_outer", **options).run_dir
         assert path.is_dir()
         assert list(fixture) == []
         return path

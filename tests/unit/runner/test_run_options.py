@@ -9,8 +9,9 @@ import pytest
 from tests.unit.oracle.histories import contract
 from tidemark.errors import UsageError
 from tidemark.runner import RunOptions, new_run_directory
-from tidemark.runner.one_run import accepting
+from tidemark.runner.one_run import _must_be_possible, accepting
 from tidemark.runner.run_options import PARQUET_RECORDS, options_of
+from tidemark.stack import StackSpec
 
 
 def test_the_command_of_a_run_has_every_option_that_affects_it(tmp_path):
@@ -57,6 +58,22 @@ def test_the_format_of_the_evidence_is_in_the_command_and_goes_by_the_number_of_
 def test_what_is_accepted_is_in_the_command():
     options = RunOptions("inner", accept=("one-sided-watermark", "full-outer-joins-null-keys"))
     assert options.command().endswith("--accept one-sided-watermark --accept full-outer-joins-null-keys")
+
+
+@pytest.mark.parametrize("pipeline", ["inner", "mine.py"])
+def test_a_setting_that_deletes_batches_of_the_checkpoint_is_refused(pipeline):
+    conf = ["spark.sql.shuffle.partitions=4", "spark.sql.streaming.minBatchesToRetain=2"]
+    with pytest.raises(UsageError, match="a run cannot have the setting spark") as refused:
+        options_of(pipeline, {"conf": conf})
+    assert "leave out --conf spark.sql.streaming.minBatchesToRetain=2" in refused.value.hint
+    assert options_of(pipeline, {"conf": conf[:1]}).conf == ("spark.sql.shuffle.partitions=4",)
+
+
+def test_any_setting_of_a_job_is_refused_as_an_option_that_it_does_not_get():
+    conf = ("spark.sql.streaming.minBatchesToRetain=2",)
+    options = RunOptions("c.json", app="python job.py {output}", sink="own", conf=conf)
+    with pytest.raises(UsageError, match="--app is given, and conf, which a job does not get"):
+        _must_be_possible(options, StackSpec("local"))
 
 
 def test_python_callers_give_paths_as_text_and_any_sequence():
