@@ -57,12 +57,18 @@ def test_after_ctrl_c_the_outcomes_so_far_are_kept_and_the_others_follow(tmp_pat
     assert [outcome.number for _, outcome in read_journal(tmp_path / "journal", Square)] == [1, 4, 9]
 
 
-def test_without_resume_a_campaign_begins_anew(tmp_path):
+def test_without_resume_a_campaign_begins_anew_and_keeps_the_journal_of_before(tmp_path):
+    said = []
     squares(tmp_path / "journal").run([1, 2], square)
     again = squares(tmp_path / "journal")
-    again.run([3], square)
+    again.say = said.append
+    assert [outcome.number for _, outcome in read_journal(tmp_path / "journal", Square)] == [1, 4]
+    again.run([3, 4], square)
 
-    assert [outcome.number for _, outcome in read_journal(tmp_path / "journal", Square)] == [9]
+    assert [outcome.number for _, outcome in read_journal(tmp_path / "journal", Square)] == [9, 16]
+    assert [outcome.number for _, outcome in read_journal(tmp_path / "journal.old", Square)] == [1, 4]
+    journal = tmp_path / "journal"
+    assert said == [f"{journal} has the outcomes of this campaign; those that it had are in {journal}.old"]
 
 
 def wrong(number):

@@ -79,11 +79,10 @@ class Campaign(Generic[Item, Outcome]):
     def __post_init__(self) -> None:
         self._lock = threading.Lock()
         self._before_s, self._start_s = 0.0, -1.0
+        self._begins_anew = not self.resume
         self._code = code_sha256() if self.journal is not None else ""
         if self.resume:
             self._read()
-        elif self.journal is not None:
-            self.journal.unlink(missing_ok=True)
 
     @property
     def seconds(self) -> float:
@@ -168,6 +167,11 @@ class Campaign(Generic[Item, Outcome]):
             outcome=msgspec.Raw(msgspec.json.encode(outcome)),
         )  # fmt: skip
         journal.parent.mkdir(parents=True, exist_ok=True)
+        if self._begins_anew and journal.exists():
+            kept = journal.with_name(f"{journal.name}.old")
+            journal.replace(kept)
+            self.say(f"{journal} has the outcomes of this campaign; those that it had are in {kept}")
+        self._begins_anew = False
         with journal.open("ab") as file:
             file.write(msgspec.json.encode(entry) + b"\n")
 
@@ -188,7 +192,7 @@ class Campaign(Generic[Item, Outcome]):
                     )
             self.earlier[entry.key] = outcome
             self._before_s = entry.elapsed_s
-        _end_with_whole_line(self.journal)
+        end_with_whole_line(self.journal)
 
 
 def read_journal(path: Path, kind: type[Outcome]) -> list[tuple[JournalEntry, Outcome]]:
@@ -197,7 +201,7 @@ def read_journal(path: Path, kind: type[Outcome]) -> list[tuple[JournalEntry, Ou
     Raises ``FileNotFoundError``, and ``UsageError`` for one that cannot be read.
     """
     try:
-        entries = msgspec.json.Decoder(JournalEntry).decode_lines(_whole_lines(path.read_bytes()))
+        entries = msgspec.json.Decoder(JournalEntry).decode_lines(whole_lines(path.read_bytes()))
         return [(entry, msgspec.json.decode(entry.outcome, type=kind)) for entry in entries]
     except msgspec.DecodeError as error:
         raise UsageError(
@@ -205,7 +209,7 @@ def read_journal(path: Path, kind: type[Outcome]) -> list[tuple[JournalEntry, Ou
         ) from error
 
 
-def _whole_lines(text: bytes) -> bytes:
+def whole_lines(text: bytes) -> bytes:
     """Without an outcome at the end that a crash or a full disk has cut off; of which there is nothing else, all."""
     end = text.rfind(b"\n") + 1
     try:
@@ -215,10 +219,10 @@ def _whole_lines(text: bytes) -> bytes:
     return text if text.endswith(b"\n") or not text else text + b"\n"
 
 
-def _end_with_whole_line(journal: Path) -> None:
+def end_with_whole_line(journal: Path) -> None:
     """Remove what was cut off, so that the next outcome has a line of its own; its item is run again."""
     text = journal.read_bytes()
-    whole = _whole_lines(text)
+    whole = whole_lines(text)
     if whole != text:
         with journal.open("r+b") as file:
             file.truncate(min(len(whole), len(text)))

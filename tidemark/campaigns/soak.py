@@ -261,7 +261,7 @@ def soak(options: SoakOptions, stack: Stack, say: Callable[[Soak, SoakRun], None
     done = Soak(options)
     runs: Campaign[int, SoakRun] = Campaign(
         _name(options, stack), SoakRun, lambda one: not one.findings and not one.failed,
-        journal=options.log, resume=options.resume,
+        journal=options.log, resume=options.resume, say=options.say,
     )  # fmt: skip
 
     def ended(one: SoakRun) -> None:

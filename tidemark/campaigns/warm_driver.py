@@ -12,7 +12,7 @@ import json
 import shutil
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -94,26 +94,30 @@ class WarmDriver:
         self._stack = stack
         self._driver = driver
         self._logs = logs
-        self._opened = ExitStack()
+        self._opened = Cleanup()
         self.grace_s = GRACE_S
         """How long a query that is followed may take to begin a no-data batch: less where none comes."""
 
     def __enter__(self) -> Self:
+        with Cleanup() as opened:
+            self._programs = self._start(opened)
+            self._opened = opened.pop_all()
+        return self
+
+    def _start(self, opened: Cleanup) -> _Programs:
+        """Start the programs, which ``opened`` ends; those that are up, too, if one does not start."""
         session_id, folder = str(uuid.uuid4()), self._stack.work_dir(f"login-{uuid.uuid4().hex[:8]}")
-        self._opened.callback(shutil.rmtree, folder, ignore_errors=True)
+        opened.callback(shutil.rmtree, folder, ignore_errors=True)
         access = kafka_access(self._stack, folder)
-        self._opened.enter_context(self._stack.register_session(session_id, self._driver.name))
+        opened.enter_context(self._stack.register_session(session_id, self._driver.name))
         remote = f"--remote={with_parameters(self._driver.remote, session_id=session_id)}"
         queries = ["pipelines.session_server", remote, *access.for_pipelines]
         python = self._stack.spec.python
-        serves_queries = self._opened.enter_context(
-            Program(queries, self._logs / "pipelines.log", python=python)
-        )
+        serves_queries = opened.enter_context(Program(queries, self._logs / "pipelines.log", python=python))
         publisher = ["producers.slice_server", *access.for_producers]
-        publishes = self._opened.enter_context(Program(publisher, self._logs / "producers.log"))
+        publishes = opened.enter_context(Program(publisher, self._logs / "producers.log"))
         serves_queries.answer(ANSWER_S)
-        self._programs = _Programs(self._stack, self._driver, access.broker, serves_queries, publishes)
-        return self
+        return _Programs(self._stack, self._driver, access.broker, serves_queries, publishes)
 
     def __exit__(
         self, _t: type[BaseException] | None, _e: BaseException | None, _b: TracebackType | None

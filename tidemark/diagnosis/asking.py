@@ -2,15 +2,17 @@
 
 Free of I/O and of any clock. The model answers, because it is quick (a run of some hundred rows takes it milliseconds);
 what explains everything is asked of SQL, too, and compared with Spark's own account of state and metrics
-(``confirmed``). Of evidence with more than ``WHOLE`` rows a sample of keys is asked about: those of wrong rows first,
-then others, drawn with the run's seed.
+(``confirmed``). Of evidence with more than ``WHOLE`` rows a sample of keys is asked about: those of wrong rows, which
+SQL names, and others, drawn with the run's seed.
 """
 
 from __future__ import annotations
 
 import copy
+import math
 from array import array
 from collections import Counter
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -26,6 +28,7 @@ from tidemark.formats.faults import Fault
 from tidemark.formats.manifest import Manifest, StateInfo
 from tidemark.oracle.compare.spark_account import check_spark_account
 from tidemark.oracle.delivery import deaths_alone, most_copies, resent
+from tidemark.oracle.demand_check import OF_TIME
 from tidemark.oracle.expectation import prediction_of
 from tidemark.oracle.findings import FindingLog
 from tidemark.oracle.input.history import (
@@ -47,7 +50,9 @@ from tidemark.oracle.sql.join_answer import ask
 WHOLE = 20_000
 """Up to so many input rows all are asked about. Calibration: the model takes 5 µs a row."""
 SAMPLED = 5_000
-"""Of more rows so many are asked about."""
+"""Of more rows so many are asked about: half of them of keys of wrong rows; more if no key has so few."""
+UNCHANGED = ("misordered_rows", *OF_TIME)
+"""What is wrong under every contract and delivery: the order in which right rows came, and what is demanded in time."""
 
 
 class KeptEvidence:
@@ -112,7 +117,8 @@ class Answer:
     """What a setting gives, compared with what came.
 
     ``watermarks_fit``: they are those of the checkpoint. ``missing`` and ``extra`` count rows that are due, or not.
-    ``due`` are the rows that committed batches owe, ``strange`` records that are no rows.
+    ``due`` are the rows that committed batches owe, ``strange`` records that are no rows. ``is_blind``: rows are wrong
+    under the contract, and none of them is in the sample.
     """
 
     setting: Setting
@@ -123,6 +129,7 @@ class Answer:
     missing: Counter[Came] = field(default_factory=Counter)
     extra: Counter[Came] = field(default_factory=Counter)
     strange: Counter[str] = field(default_factory=Counter)
+    is_blind: bool = False
 
     @property
     def wrong(self) -> int:
@@ -131,8 +138,8 @@ class Answer:
 
     @property
     def explains(self) -> bool:
-        """Whether nothing differs."""
-        return self.watermarks_fit and not self.wrong
+        """Whether nothing differs, in a sample that can show it."""
+        return self.watermarks_fit and not self.wrong and not self.is_blind
 
 
 class Asker:
@@ -159,14 +166,28 @@ class Asker:
         self.promised = self._first()
 
     def _first(self) -> Answer:
-        """What the contract itself gives; the rows that differ are those of whose keys a sample is made."""
-        answer = self._answer(Setting(self.contract))
+        """What the contract itself gives, of a large run for a sample of keys."""
+        setting = Setting(self.contract)
         if len(self.base.rows) > WHOLE:
-            differ = [*answer.missing, *answer.extra]
-            rows = {one for identity, _ in differ for one in made_of(identity)}
-            self._wrong_rows = np.array(sorted(rows), dtype=np.int64)
-            answer = self._answer(Setting(self.contract))
-        return answer
+            self._wrong_rows = self._rows_that_differ(setting)
+        return self._answer(setting)
+
+    def _rows_that_differ(self, setting: Setting) -> np.ndarray:
+        """The input rows of all output rows that differ, by SQL: the model takes long where keys have many rows."""
+        history = self.history(setting)
+        said = prediction_of(history, ask(history))
+        given = Replay(
+            Sample(np.ones(len(history.rows), dtype=bool)),
+            np.frombuffer(said.disposition, dtype=np.uint8),
+            np.frombuffer(said.stored, dtype=np.int32),
+            np.frombuffer(said.removed, dtype=np.int32),
+            said.watermarks_ms,
+            said.batch_of,
+        )
+        answer = Answer(setting, history, given, watermarks_fit=True)
+        self._compare(answer, self.observed(setting.reading))
+        rows = {one for identity, _ in (*answer.missing, *answer.extra) for one in made_of(identity)}
+        return np.array(sorted(rows), dtype=np.int64)
 
     def observed(self, reading: OutputReading | None = None) -> Observed:
         """What came out."""
@@ -193,9 +214,9 @@ class Asker:
             manifest=self._manifest(setting),
         )
 
-    def confirmed(self, answer: Answer) -> list[str]:
-        """What else is wrong under a setting that explains the output: properties of state and metrics; and whether
-        SQL gives other rows.
+    def confirmed(self, answer: Answer, wrong: Collection[str] = ()) -> list[str]:
+        """What else is wrong under a setting that explains the output: properties of state and metrics; whether SQL
+        gives other rows; and of the properties ``wrong`` of the verdict those that the setting does not change.
         """
         history, finding_log = answer.history, FindingLog()
         said = ask(history)
@@ -208,7 +229,24 @@ class Asker:
             ):
                 found.append("oracles_disagree")
         check_spark_account(history, prediction, self.evidence, self.evidence.progress(), finding_log)
-        return [*found, *finding_log.totals()]
+        unchanged = self._unchanged(answer.setting, wrong)
+        return list(dict.fromkeys([*found, *finding_log.totals(), *unchanged]))
+
+    def _unchanged(self, setting: Setting, wrong: Collection[str]) -> Iterator[str]:
+        """The findings that are none of rows, state and metrics, and are there under this setting, too.
+
+        Another query has another plan; other rules of Spark, or another reading of the output, have not. Where columns
+        of the output are read otherwise, a row may be of another record than of one that the judge cannot read.
+        """
+        of_run = replace(setting, spark=None, state_format=None, reading=None)
+        is_this_query = of_run == Setting(self.contract)
+        for name in wrong:
+            if (
+                name in UNCHANGED
+                or (name == "plan_differs" and is_this_query)
+                or (name == "decoded_differently" and setting.reading is None)
+            ):
+                yield name
 
     def _manifest(self, setting: Setting) -> Manifest:
         """The manifest of a run of a setting."""
@@ -245,6 +283,8 @@ class Asker:
         replayed = replay(history, sample)
         planned = self._planned_ms
         answer = Answer(setting, history, replayed, replayed.watermarks_ms[: len(planned)] == planned)
+        wrong = self._wrong_rows
+        answer.is_blind = wrong is not None and len(wrong) > 0 and not sample.rows[wrong].any()
         self._compare(answer, self.observed(setting.reading))
         return answer
 
@@ -259,12 +299,9 @@ class Asker:
         order = np.random.default_rng(abs(self.manifest.seed or 0)).permutation(len(keys))
         is_wrong = np.zeros(len(keys), dtype=bool)
         is_wrong[of_row[self._wrong_rows]] = True
-        wrong = order[is_wrong[order]]
-        wrong = wrong[np.cumsum(sizes[wrong]) <= SAMPLED // 2]
-        others = order[~is_wrong[order]]
-        others = others[np.cumsum(sizes[others]) <= SAMPLED // 2]
         chosen = np.zeros(len(keys), dtype=bool)
-        chosen[wrong] = chosen[others] = True
+        for drawn in (order[is_wrong[order]], order[~is_wrong[order]]):
+            chosen[_few(drawn, sizes)] = True
         self.sampled = int(chosen.sum()), len(keys)
         return Sample(chosen[of_row])
 
@@ -301,6 +338,19 @@ class Asker:
                 continue
             found[identities.of(identity if has_right else left << ROW_BITS), batch] += 1
         return found
+
+
+def _few(drawn: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Of keys in the order in which they were drawn the first that fit a half of ``SAMPLED``; if each of them is too
+    large, the smallest. ``sizes`` has the rows of every key.
+    """
+    fitting = drawn[sizes[drawn] <= SAMPLED // 2]
+    if not len(fitting):
+        fitting, most = drawn[np.argsort(sizes[drawn], kind="stable")[:1]], math.inf
+    else:
+        most = SAMPLED // 2
+    few: np.ndarray = fitting[np.cumsum(sizes[fitting]) <= most]
+    return few
 
 
 def made_of(identity: int) -> tuple[int, ...]:

@@ -27,6 +27,8 @@ NOWHERE = -1
 """Where a record without a key is put: anywhere."""
 FEWEST = 3
 """Fewer rows are said to be single rows, not a range."""
+ALL_ELSE = ", and all else is right"
+"""How a sentence ends that is the whole explanation."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ def single_rows(answer: Answer) -> RowDelivery | None:
         said.append(f"{_rows(came - twice)} came that {'are' if came - twice > 1 else 'is'} not due")
     if moved:
         said.append(f"{_rows(len(moved))} came in another batch")
-    return RowDelivery("single rows", f"{' and '.join(said)}, and all else is right", answer.wrong)
+    return RowDelivery("single rows", f"{' and '.join(said)}{ALL_ELSE}", answer.wrong)
 
 
 def is_little(answer: Answer) -> bool:
@@ -93,7 +95,7 @@ def _missing(asker: Asker, answer: Answer) -> Iterator[RowDelivery]:
         yield RowDelivery("no rows", "no row came at all", answer.wrong)
         return
     for group in _groups(asker, answer, answer.missing):
-        text = f"{_all(answer.missing.total())} {group.said} are missing, and all else is right"
+        text = f"{_all(answer.missing.total())} {group.said} are missing{ALL_ELSE}"
         yield RowDelivery(f"missing: {group.name}", text, answer.missing.total(), group.is_fitted)
 
 
@@ -110,7 +112,7 @@ def _doubled(asker: Asker, answer: Answer) -> Iterator[RowDelivery]:
         yield RowDelivery("doubled: all rows", f"all {extra.total():,} rows came {often}", extra.total())
         return
     for group in _groups(asker, answer, extra):
-        text = f"{_all(len(extra))} {group.said} came {often}, and all else is right"
+        text = f"{_all(len(extra))} {group.said} came {often}{ALL_ELSE}"
         yield RowDelivery(f"doubled: {group.name}", text, len(extra), group.is_fitted)
 
 

@@ -2,7 +2,8 @@
 
 Free of I/O and of any clock: ``is_over`` says whether the time for it is over. Rules of an answer:
 
-* it explains *all* findings: watermarks, every output row, and Spark's state and metrics, by the model and by SQL;
+* it explains *all* findings: watermarks, every output row, and Spark's state and metrics, by the model and by SQL; what
+  no contract or delivery changes (the order of rows, demands in time) is left over, and then nothing is an answer;
 * it has the fewest changes; what is not that simple is not looked at once something simpler explains all;
 * all that explain equally well are named. Where few rows are wrong, and a number was taken from them, that these rows
   alone are wrong is named, too: anything explains two rows.
@@ -10,12 +11,13 @@ Free of I/O and of any clock: ``is_over`` says whether the time for it is over. 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
 
-from tidemark.diagnosis.asking import Answer, Asker
+from tidemark.diagnosis.asking import UNCHANGED, Answer, Asker
 from tidemark.diagnosis.contract_changes import contract_changes, output_changes
-from tidemark.diagnosis.deliveries import RowDelivery, deliveries, is_little, single_rows
+from tidemark.diagnosis.deliveries import ALL_ELSE, RowDelivery, deliveries, is_little, single_rows
 from tidemark.diagnosis.fitted_changes import fitted_changes
 from tidemark.diagnosis.setting import Change
 from tidemark.formats.run_diagnosis import Diagnosis, Explanation
@@ -27,6 +29,20 @@ BEGINNINGS = 8
 """So many single changes are the first of two: those that leave least unexplained."""
 MOST = 5
 """So many explanations are named; of more there is no telling."""
+
+_OF_SPARK = ("lost_state", "leaked_state", "wrong_flags", "wrong_counts", "wrong_metrics")
+_BESIDE_ROWS = {
+    "plan_differs": "the plan of the query, which is not that of the contract's join",
+    "decoded_differently": "that the query reads records which the judge cannot read",
+    "misordered_rows": "the order of rows, some of which came after rows of a later batch",
+    **dict.fromkeys(_OF_SPARK, "what Spark says of its state and itself"),
+    "oracles_disagree": "that the oracles disagree about it",
+    "slow_recoveries": "how long it took to recover",
+    "standstills": "that too little was done during a fault",
+    "stalled_watermarks": "how long the watermark stood",
+    "oversized_states": "how large the state was",
+}
+"""What is wrong where watermarks and rows are right: it completes "wrong is"."""
 
 
 def diagnose_join(run: Evidence, verdict: Verdict, is_over: Callable[[], bool]) -> Diagnosis:
@@ -64,8 +80,7 @@ class _Search:
         if self._asker.base.gaps:
             return self._unexplained(["batches are missing, and rows of those that follow were not compared"])
         if self._promised.explains:
-            why = "the output is exactly what the contract gives; wrong is what Spark says of its state and itself"
-            return self._unexplained([why])
+            return self._rows_are_right()
         found = self._singles() or self._pairs() or self._alone()
         if not found or len(found) > MOST:
             many = [f"{len(found)} pairs of changes would explain it, so none is named"] if found else []
@@ -74,6 +89,15 @@ class _Search:
         return Diagnosis(
             outcome="explained" if len(found) == 1 else "several", explanations=found, notes=notes
         )
+
+    def _rows_are_right(self) -> Diagnosis:
+        """Watermarks and rows are those of the contract: no change is asked about."""
+        wrong = self._verdict.unexplained_total.keys()
+        if unseen := [name for name in wrong if name not in _BESIDE_ROWS]:
+            return self._unexplained([f"nothing that was asked about shows {', '.join(unseen)}"])
+        if "plan_differs" in wrong and wrong <= {"plan_differs", *_OF_SPARK}:
+            return Diagnosis(outcome="not asked", notes=[_said_of_right_rows(wrong), _OF_PLAN])
+        return self._unexplained([_said_of_right_rows(wrong)])
 
     def _unexplained(self, notes: Sequence[str]) -> Diagnosis:
         causes = [one.message for one in first_read(self._verdict.causes)][:3]
@@ -85,7 +109,7 @@ class _Search:
 
     def _singles(self) -> list[Explanation]:
         promised = self._promised
-        found = [_delivered(one) for one in deliveries(self._asker, promised)] if self._is_of_rows() else []
+        found = self._of_rows(deliveries(self._asker, promised))
         changes: list[Change] = []
         self._tried = list(self._answers(promised, self._changes(promised)))
         for change, answer in self._tried:
@@ -117,19 +141,27 @@ class _Search:
 
     def _is_confirmed(self, changes: Sequence[Change], answer: Answer) -> bool:
         """Whether state and metrics are explained, too; if not, it is the nearest."""
-        left = self._asker.confirmed(answer)
+        left = self._asker.confirmed(answer, self._verdict.unexplained_total)
         if left:
             said = f"nearest: {_gives(changes)} explains output and watermarks, but not {', '.join(left)}"
-            if self._nearest is None or len(changes) < self._nearest[0]:
-                self._nearest = len(changes), said
+            self._is_near(len(changes), said)
         return not left
+
+    def _is_near(self, changes: int, said: str) -> None:
+        """Keep what explains output and watermarks alone, if nothing with fewer changes does."""
+        if self._nearest is None or changes < self._nearest[0]:
+            self._nearest = changes, said
 
     # Two changes
 
     def _pairs(self) -> list[Explanation]:
+        if self._nearest and {*UNCHANGED} & {*self._verdict.unexplained_total}:
+            return []  # no pair explains all, and none is nearer
         found: list[tuple[list[Change], list[RowDelivery]]] = []
         seen: set[frozenset[str]] = set()
         for first, answer in self._beginnings():
+            if self._is_all_but_the_plan(answer):
+                continue
             of_rows = [one for one in deliveries(self._asker, answer) if not one.is_fitted]
             if of_rows and self._is_confirmed([first], answer):
                 found += [([first], [one]) for one in of_rows]
@@ -141,6 +173,13 @@ class _Search:
                 if both.explains and self._is_confirmed([first, second], both):
                     found.append(([first, second], []))
         return [_explained(changes, some) for changes, some in _simplest_pairs(found)]
+
+    def _is_all_but_the_plan(self, answer: Answer) -> bool:
+        """Whether only a plan that differs is left: a second change that changes no row would seem to explain it."""
+        wrong = self._verdict.unexplained_total
+        if "plan_differs" not in wrong or not answer.explains:
+            return False
+        return self._asker.confirmed(answer, wrong) == ["plan_differs"]
 
     def _beginnings(self) -> list[tuple[Change, Answer]]:
         """The single changes that leave least unexplained, and less than none does."""
@@ -154,16 +193,38 @@ class _Search:
     # Rows alone
 
     def _alone(self) -> list[Explanation]:
-        delivery = single_rows(self._promised) if self._is_of_rows() else None
-        return [] if delivery is None else [_delivered(delivery)]
+        delivery = single_rows(self._promised)
+        return self._of_rows([] if delivery is None else [delivery])
 
-    def _is_of_rows(self) -> bool:
-        """Whether nothing is wrong but output rows: the query read and kept what it had to."""
-        wrong = self._verdict.unexplained_total
-        return "decoded_differently" not in wrong and not self._asker.confirmed(self._promised)
+    # Deliveries
+
+    def _of_rows(self, found: Sequence[RowDelivery]) -> list[Explanation]:
+        """Deliveries as explanations, if nothing but output rows is wrong; if what no delivery changes is, too, the
+        first of them is the nearest.
+        """
+        left = self._beside_rows if found else []
+        if left and {*left} <= {"plan_differs", *UNCHANGED}:
+            said, names = found[0].said.removesuffix(ALL_ELSE), ", ".join(left)
+            self._is_near(1, f"nearest: {said}; that explains output and watermarks, but not {names}")
+        return [] if left else [_delivered(one) for one in found]
+
+    @cached_property
+    def _beside_rows(self) -> list[str]:
+        """What is wrong but output rows: of state and metrics if the query did not read and keep what it had to."""
+        return self._asker.confirmed(self._promised, self._verdict.unexplained_total)
 
 
+_OF_PLAN = (
+    "no row shows in what the plan differs, so no other contract was asked about: `plan_differs` says it"
+)
 _CUT_SHORT = "the time for it was over before all was asked; a longer --budget asks about more"
+
+
+def _said_of_right_rows(wrong: Iterable[str]) -> str:
+    """What is wrong but the rows; ``wrong`` are names of ``_BESIDE_ROWS``."""
+    *some, last = dict.fromkeys(_BESIDE_ROWS[name] for name in wrong)
+    said = f"{', '.join(some)} and {last}" if some else last
+    return f"the rows are exactly those that the contract gives, each in its batch; wrong is {said}"
 
 
 def _left(answer: Answer) -> tuple[bool, int]:

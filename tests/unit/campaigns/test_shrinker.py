@@ -175,6 +175,106 @@ def test_time_that_is_over_ends_it_with_the_best_so_far():
     assert found.final == Measured(5, 5)
 
 
+def test_the_last_runs_have_an_end_once_the_time_is_over():
+    """A hundred are accepted, and none shows the bug any more; under faults each run takes a minute."""
+    ran, one_less = [], Rewrite("one less", lambda numbers: [numbers[1:]])
+
+    def run(numbers):
+        ran.append(numbers)
+        return len(ran) <= 100
+
+    found = shrunk(
+        run, tuple(range(200)), [one_less], is_over=lambda: len(ran) >= 100, is_dear=lambda _numbers: True
+    )
+
+    assert found.accepted > 80
+    assert not found.is_shown
+    assert len(ran) - 100 <= 5 + 8
+
+
+def test_what_the_last_runs_of_a_search_without_time_show_is_what_is_said():
+    """Accepted by one red trial each, but only the larger show it again once the time is over."""
+    ran = []
+
+    def run(numbers):
+        ran.append(numbers)
+        return len(ran) <= 12 or len(numbers) >= 38
+
+    one_less = Rewrite("one less", lambda numbers: [numbers[1:]])
+    found = shrunk(
+        run, passes=(one_less,), is_over=lambda: len(ran) >= 12, is_dear=lambda _numbers: True
+    )  # fmt: skip
+
+    assert len(found.best) >= 38
+    assert found.final == Measured(1, 1)
+    assert found.is_shown
+    assert not found.is_minimal
+
+
+def test_a_search_of_which_nothing_is_red_at_last_is_not_said_to_show_the_bug():
+    ran = []
+    found = shrunk(lambda numbers: ran.append(numbers) or len(ran) <= 6, is_over=lambda: len(ran) >= 6)
+
+    assert not found.final.red
+    assert not found.is_shown
+
+
+def test_candidates_that_cannot_be_red_end_with_the_time():
+    asked = []
+    found = shrunk(
+        lambda _numbers: True,
+        possible=lambda numbers: asked.append(numbers) or False,
+        is_over=lambda: len(asked) >= 10,
+    )
+
+    assert len(asked) == 10
+    assert not found.is_minimal
+
+
+def test_a_trial_that_the_testbed_failed_is_tried_again_and_is_no_outcome():
+    """Each candidate fails once, as on a busy machine."""
+    cause, failed, journal = {3, 17}, set(), []
+
+    def run(numbers):
+        if numbers not in failed:
+            failed.add(numbers)
+            return None
+        return cause <= set(numbers)
+
+    found = shrunk(run, ended=lambda digest, red: journal.append((digest, red)))
+
+    assert set(found.best) == cause
+    assert (found.first, found.final) == (Measured(3, 3), Measured(5, 5))
+    assert all(red is not None for _, red in journal)
+
+
+def test_a_candidate_that_stops_the_testbed_is_rejected_and_not_journalled():
+    ran, journal = [], {}
+
+    def run(numbers):
+        ran.append(numbers)
+        return None if len(numbers) < 4 else {5, 6} <= set(numbers)
+
+    def ended(digest, red):
+        journal.setdefault(digest, []).append(red)
+
+    found = shrunk(run, ended=ended)
+
+    assert len(found.best) == 4
+    assert not any(str(numbers) in journal for numbers in ran if len(numbers) < 4)
+    assert all(ran.count(numbers) == 2 for numbers in ran if len(numbers) < 4)
+
+
+def test_a_testbed_that_always_fails_shows_nothing():
+    trials = trials_of(lambda _numbers: None)
+
+    assert trials.is_red_once((1,)) is None
+    assert trials.final((1,)) == Measured(0, 0)
+    assert trials.confirms((1,))
+    assert trials.outcomes == {"(1,)": []}
+    assert what_matters((1,), trials, [("first", (0,))]) == {}
+
+
 def test_time_that_is_over_before_the_first_trial_leaves_the_first_run():
     found = shrunk(lambda _numbers: True, is_over=lambda: True)
 

@@ -17,6 +17,7 @@ from tidemark.campaigns.case import Case, RunMode
 from tidemark.campaigns.shrink.bug_signature import (
     chosen_finding,
     leaves_topic_unread,
+    must_be_shown_by_runs,
     of_sentinels,
     signature_of,
 )
@@ -41,7 +42,8 @@ MODES: tuple[RunMode, ...] = ("followed", "backlog", "stepped")
 def red_run_of_audit(path: Path, pipeline: Path, number: int | None = None) -> RedRun:
     """The audit in a directory as runs of a pipeline over its input, and its finding with a number.
 
-    Raises ``UsageError`` for a directory that is no audit, without a finding, or of other topics than the pipeline's.
+    Raises ``UsageError`` for a directory that is no audit, without a finding that a run can show, or of other topics
+    than the pipeline's.
     """
     directory = open_run(path)
     manifest = directory.manifest
@@ -69,6 +71,7 @@ def red_run_of_audit(path: Path, pipeline: Path, number: int | None = None) -> R
     trace_rows = where_sentinels_begin(held)
     verdict = judge(directory)
     finding = chosen_finding(verdict, number, of_sentinels(*trace_rows))
+    must_be_shown_by_runs(finding)
     case = _case(held, contract, pipeline)
     starts = tuple(Shrinkable(replace(case, mode=mode)) for mode in MODES)
     signature, is_unread = signature_of(finding, contract, *trace_rows), leaves_topic_unread(verdict)

@@ -7,7 +7,7 @@ finding is about a sentinel is: a bug of a row that only flushes the query is no
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -16,11 +16,17 @@ from tidemark.errors import UsageError
 from tidemark.formats.contract import Contract
 from tidemark.formats.trace import Record
 from tidemark.oracle import Verdict
+from tidemark.oracle.demand_check import OF_TIME
 from tidemark.oracle.findings import Finding
 from tidemark.oracle.input.unreadable import NOTHING_READ
 
 CHAIN = "chain of "
 OF_A_SENTINEL = ", of a sentinel"
+PLAN_DIFFERS = "plan_differs"
+NOT_SHOWN: Mapping[str, str] = MappingProxyType(
+    {PLAN_DIFFERS: "the plan of the query", **dict.fromkeys(OF_TIME, "time")}
+)
+"""Properties that no smaller run shows, and what their findings are about."""
 Starts = Mapping[tuple[str, int], int]
 """The first offset of each topic and partition."""
 
@@ -79,11 +85,16 @@ def leaves_topic_unread(verdict: Verdict) -> bool:
 
 
 def chosen_finding(
-    verdict: Verdict, number: int | None, is_of_sentinel: Callable[[Finding], bool] = lambda _finding: False
+    verdict: Verdict,
+    number: int | None,
+    is_of_sentinel: Callable[[Finding], bool] = lambda _finding: False,
+    *,
+    not_shown: Collection[str] = NOT_SHOWN,
 ) -> Finding:
     """The finding with a number, from 1, in the order of the verdict; by default the first that no defect explains.
 
-    One about a row of the trace is taken before one about a sentinel. Raises ``UsageError`` if there is none.
+    One about a row of the trace is taken before one about a sentinel, and one of the properties in ``not_shown``, which
+    nothing smaller shows, after all others. Raises ``UsageError`` if there is none.
     """
     findings = verdict.findings
     if not findings:
@@ -93,7 +104,10 @@ def chosen_finding(
             hint="`tidemark check DIR` judges a run directory",
         )
     if number is None:
-        return min(findings, key=lambda one: (one.defect is not None, is_of_sentinel(one)))
+        return min(
+            findings,
+            key=lambda one: (one.property in not_shown, one.defect is not None, is_of_sentinel(one)),
+        )
     if not 1 <= number <= len(findings):
         raise UsageError(
             f"there is no finding {number}",
@@ -101,6 +115,23 @@ def chosen_finding(
             hint=f"--finding 1 to {len(findings)}, in the order of `findings` in verdict.json",
         )
     return findings[number - 1]
+
+
+def must_be_shown_by_runs(finding: Finding) -> None:
+    """Raise ``UsageError`` for a finding that no smaller run shows."""
+    what = NOT_SHOWN.get(finding.property)
+    if what is None:
+        return
+    why = "a smaller run takes less time, and shows nothing of it"
+    hint = "`tidemark report DIR` draws faults, recoveries and batches"
+    if finding.property == PLAN_DIFFERS:
+        why = "it is the same whatever the trace is, and the plan is not compared in the runs of the search"
+        hint = "`tidemark contract PIPELINE` compares contract and plan without a run"
+    raise UsageError(
+        f"the finding is about {what}: {finding.message}",
+        detail=why,
+        hint=f"{hint}; --finding N chooses another finding",
+    )
 
 
 def _about_chain(finding: Finding, contract: ChainInputs) -> str:

@@ -20,6 +20,7 @@ from tidemark.campaigns.shrink.bug_signature import (
     BugSignature,
     chosen_finding,
     leaves_topic_unread,
+    must_be_shown_by_runs,
     of_sentinels,
     signature_of,
 )
@@ -35,7 +36,6 @@ from tidemark.formats.manifest import Manifest
 from tidemark.formats.project_files import PROJECT
 from tidemark.formats.trace import Record, TraceReader
 from tidemark.oracle import judge
-from tidemark.oracle.demand_check import OF_TIME
 from tidemark.oracle.findings import Finding
 from tidemark.runner.run_options import SINKS
 from tidemark.runner.state_reader import BATCHES
@@ -67,7 +67,8 @@ class RedRun:
 def read_red_run(path: Path, number: int | None = None) -> RedRun:
     """The run in a directory, and its finding with a number (``chosen_finding``).
 
-    Raises ``UsageError`` for a run without a finding, and for one that cannot be run again on a warm driver.
+    Raises ``UsageError`` for a run without a finding, for one that cannot be run again on a warm driver, and for a
+    finding that no smaller run shows.
     """
     directory = open_run(path)
     manifest, words = directory.manifest, shlex.split(directory.manifest.command or "")
@@ -76,12 +77,7 @@ def read_red_run(path: Path, number: int | None = None) -> RedRun:
     case = _case(directory, manifest, contract, words)
     verdict = judge(directory)
     finding = chosen_finding(verdict, number, of_sentinels(case.records))
-    if finding.property in OF_TIME:
-        raise UsageError(
-            f"the finding is about time: {finding.message}",
-            detail="a smaller run takes less time, and shows nothing of it",
-            hint="`tidemark report DIR` draws faults, recoveries and batches; --finding N chooses another finding",
-        )
+    must_be_shown_by_runs(finding)
     case = replace(case, states=BATCHES if finding.property in OF_STATE else 0)
     faults = single_faults(",".join(_values_of(words, "--faults")))
     first = Shrinkable(case, faults, int(next(iter(_values_of(words, "--seed")), 1)))

@@ -28,10 +28,11 @@ from tidemark.campaigns.shrink.red_run import RedRun
 from tidemark.campaigns.shrink.setting_passes import SETTINGS, coarse_passes, fine_passes
 from tidemark.campaigns.shrink.shrinkable import CaseSize, Shrinkable, digest_of, size_of, with_flush_behind
 from tidemark.campaigns.shrink.shrinker import Pass, Shrinker, Shrunk, what_matters
-from tidemark.campaigns.shrink.trial_journal import JournalledTrial, TrialJournal
+from tidemark.campaigns.shrink.trial_journal import TRIALS, JournalledTrial, TrialJournal
 from tidemark.campaigns.shrink.trial_runs import TrialRuns
-from tidemark.errors import UsageError
+from tidemark.errors import TestbedError, UsageError
 from tidemark.formats.evidence import RunDirectory
+from tidemark.runner.cleanup import first_error_kept
 from tidemark.runner.run_options import Say, say_nothing
 from tidemark.stack import Stack
 
@@ -87,15 +88,16 @@ class ShrunkRun:
 def shrink_red_run(red: RedRun, stack: Stack, options: ShrinkOptions) -> ShrunkRun:
     """Make a red run smaller on a stack.
 
-    Raises ``UsageError`` if no case of the run shows the bug again, ``TidemarkError`` where the testbed failed.
+    Raises ``UsageError`` if no case of the run shows the bug again, or the last runs do not, ``TidemarkError`` where
+    the testbed failed.
     """
     begin_s, spark = time.monotonic(), stack.versions.get("spark", "")
     rules = PredictedBug(red.signature, spark)
     told = f"{red.signature}\0{digest_of(red.starts[0])}\0{options.seed}"
     journal = TrialJournal(
-        options.folder / "trials.jsonl", hashlib.sha256(told.encode()).hexdigest(), resume=options.resume
+        options.folder / TRIALS, hashlib.sha256(told.encode()).hexdigest(), resume=options.resume
     )
-    with TrialRuns(stack, red, options.folder, rules) as runs:
+    with first_error_kept(TrialRuns(stack, red, options.folder, rules)) as runs:
         trials = FlakyTrials(
             runs.run,
             digest_of,
@@ -119,20 +121,34 @@ def shrink_red_run(red: RedRun, stack: Stack, options: ShrinkOptions) -> ShrunkR
         shrunk = shrinker.shrink(start)
         if shrunk is None:
             raise _not_again(red)
+        if not shrunk.is_shown:
+            raise _not_shown_at_last(red, shrunk)
         shrunk = replace(shrunk, best=_in_order(shrunk.best, spark, trials))
         search.tries("what matters")
         # Under faults a run takes too long for one of each value of each field.
         variations = () if shrunk.best.faults else variations_of(shrunk.best)
         matters = what_matters(shrunk.best, trials, variations)
-        smallest = options.folder / "smallest"
-        if not (runs.shows(shrunk.best) or runs.run(shrunk.best) or runs.run(shrunk.best)):
-            options.say("the last run of the smallest did not show the bug; its rate says how often it does")
-        shutil.rmtree(smallest, ignore_errors=True)
-        shutil.move(runs.trial, smallest)
+        smallest = _kept_run(runs, shrunk.best, options)
     return ShrunkRun(
         red.signature, shrunk, before, size_of(shrunk.best), trials.trials, trials.told,
-        round(time.monotonic() - begin_s, 1), matters, RunDirectory(smallest),
+        round(time.monotonic() - begin_s, 1), matters, smallest,
     )  # fmt: skip
+
+
+def _kept_run(runs: TrialRuns, best: Shrinkable, options: ShrinkOptions) -> RunDirectory:
+    """The evidence of the last run of the smallest; run again, twice at most, until it shows the bug."""
+    if not (runs.shows(best) or runs.run(best) or runs.run(best)):
+        options.say("the last run of the smallest did not show the bug; its rate says how often it does")
+    if not RunDirectory(runs.trial).file("manifest").is_file():
+        raise TestbedError(
+            "the last run of the smallest has no evidence",
+            detail="the query, or the testbed, failed in it",
+            hint="`tidemark status` says whether the stack is well; the same command with --resume goes on",
+        )
+    smallest = options.folder / "smallest"
+    shutil.rmtree(smallest, ignore_errors=True)
+    shutil.move(runs.trial, smallest)
+    return RunDirectory(smallest)
 
 
 def _in_order(best: Shrinkable, spark: str, trials: FlakyTrials[Shrinkable]) -> Shrinkable:
@@ -216,6 +232,15 @@ def _not_again(red: RedRun) -> UsageError:
         f"no run of the trace shows {red.signature} again",
         detail=f"tried as a backlog, slice by slice, and with the batches that the run had{faults}",
         hint="run the command of the run a few times: `reproduce:` of its verdict",
+    )
+
+
+def _not_shown_at_last(red: RedRun, shrunk: Shrunk[Shrinkable]) -> UsageError:
+    return UsageError(
+        f"the last runs do not show {red.signature}",
+        detail=f"red in {shrunk.first} at first, and in {shrunk.final} at last; {shrunk.undone} that were accepted have"
+        " been taken back",
+        hint="`tidemark status` says whether the stack is well; with more time it goes on: --budget 30m --resume",
     )
 
 

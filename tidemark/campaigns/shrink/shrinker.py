@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic
 
-from tidemark.campaigns.shrink.flaky_trials import BudgetSpent, Candidate, FlakyTrials, Measured
+from tidemark.campaigns.shrink.flaky_trials import FINAL_TRIALS, BudgetSpent, Candidate, FlakyTrials, Measured
 
 CONFIRM_EVERY = 8
 """After so many accepted candidates the best is run again."""
@@ -43,7 +43,8 @@ Pass = Removal[Candidate] | Rewrite[Candidate]
 @dataclass(frozen=True)
 class Shrunk(Generic[Candidate]):
     """``best`` is the smallest that was found, ``is_minimal`` whether no pass makes it smaller (else time was over);
-    ``first`` and ``final`` are the rates of the first run and of the best; ``undone`` counts false acceptances.
+    ``first`` and ``final`` are the rates of the first run and of the best; ``undone`` counts what was accepted, and
+    taken back because later runs did not show the bug.
     """
 
     best: Candidate
@@ -52,6 +53,11 @@ class Shrunk(Generic[Candidate]):
     final: Measured
     accepted: int
     undone: int
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether the last runs showed the bug, or it is one that comes now and then."""
+        return self.final.red > 0 or self.first.is_flaky
 
 
 @dataclass
@@ -82,16 +88,29 @@ class Shrinker(Generic[Candidate]):
         except BudgetSpent:
             first = self.trials.first or Measured(0, 0)
         self.tries("the final runs")
-        final = self.trials.final(self.best)
-        while not final.red and not first.is_flaky and len(self._line) > 1:
-            self._undo()
-            final = self.trials.final(self.best)
+        final, is_cut_short = self._final(first)
+        is_minimal = is_minimal and not is_cut_short
         return Shrunk(self.best, is_minimal, first, final, self.accepted, self.undone)
 
     @property
     def best(self) -> Candidate:
         """The smallest so far."""
         return self._line[-1]
+
+    def _final(self, first: Measured) -> tuple[Measured, bool]:
+        """The rate of the best, and whether something smaller may be as red, for which there was no time.
+
+        Of a bug that always came a best that does not show it is undone. While there is time that is one step, and all
+        runs of what is the best then; after it twice as many steps each time, and one run, so that there is an end.
+        """
+        final, steps, is_over = self.trials.final(self.best), 1, False
+        while not final.red and not first.is_flaky and len(self._line) > 1:
+            for _ in range(min(steps, len(self._line) - 1)):
+                self._undo()
+            is_over = is_over or self.trials.is_over()
+            steps *= 2 if is_over else 1
+            final = self.trials.final(self.best, 1 if is_over else FINAL_TRIALS)
+        return final, is_over
 
     def _to_fixed_point(self) -> None:
         while True:
@@ -159,14 +178,19 @@ def what_matters(
     """Vary each part of the smallest: name of the part -> whether its value matters.
 
     A part of which there are several variations does not matter if all of them show the bug. What was not varied
-    because the time was over is left out.
+    because the time was over, or because the testbed failed, is left out.
     """
-    matters: dict[str, bool] = {}
+    matters, failed = dict[str, bool](), set[str]()
     same = trials.digest(best)
     try:
         for name, candidate in variations:
-            if not matters.get(name, False) and trials.digest(candidate) != same:
-                matters[name] = not trials.is_red_once(candidate)
+            if matters.get(name, False) or trials.digest(candidate) == same:
+                continue
+            is_red = trials.is_red_once(candidate)
+            if is_red is None:
+                failed.add(name)
+            else:
+                matters[name] = not is_red
     except BudgetSpent:
         pass
-    return matters
+    return {name: does for name, does in matters.items() if does or name not in failed}

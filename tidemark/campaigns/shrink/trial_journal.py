@@ -4,6 +4,8 @@ JSON Lines. The first names what is made smaller; each other line is a trial::
 
     {"shrink": "9f2c…", "code_sha256": "…"}
     {"digest": "41aa…", "red": true, "seconds": 1.2}
+
+A last line that a crash or a full disk has cut off is left out, and its trial is run again.
 """
 
 from __future__ import annotations
@@ -14,7 +16,11 @@ from pathlib import Path
 import msgspec
 
 from tidemark import paths
+from tidemark.campaigns.campaign import end_with_whole_line, whole_lines
 from tidemark.errors import UsageError
+
+TRIALS = "trials.jsonl"
+"""Its name in the folder of a search."""
 
 
 class JournalHead(msgspec.Struct, frozen=True):
@@ -54,7 +60,7 @@ class TrialJournal:
             file.write(msgspec.json.encode(trial) + b"\n")
 
     def _read(self) -> dict[str, list[bool]]:
-        first, *lines = self._path.read_bytes().splitlines() or [b""]
+        first, *lines = whole_lines(self._path.read_bytes()).splitlines() or [b""]
         outcomes = defaultdict[str, list[bool]](list)
         try:
             head = msgspec.json.decode(first, type=JournalHead)
@@ -72,4 +78,5 @@ class TrialJournal:
                 f" this is {self._head.shrink[:12]} and code {self._head.code_sha256[:12]}",
                 hint="begin anew without --resume",
             )
+        end_with_whole_line(self._path)
         return dict(outcomes)

@@ -12,7 +12,6 @@ import os
 import shutil
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -20,6 +19,7 @@ from typing import Self
 from tidemark.campaigns.shrink.bug_signature import leaves_topic_unread, signatures_in
 from tidemark.campaigns.shrink.case_files import pipeline_of, write_best
 from tidemark.campaigns.shrink.fault_passes import schedule_of
+from tidemark.campaigns.shrink.flaky_trials import TRIES
 from tidemark.campaigns.shrink.predicted_bug import PredictedBug
 from tidemark.campaigns.shrink.red_run import RedRun
 from tidemark.campaigns.shrink.shrinkable import Shrinkable, digest_of
@@ -29,12 +29,12 @@ from tidemark.formats.evidence import Batch, RunDirectory
 from tidemark.formats.faults import Fault
 from tidemark.oracle import Verdict
 from tidemark.runner import RunOptions, run_pipeline
+from tidemark.runner.cleanup import Cleanup
 from tidemark.runner.pace import GRACE_S
 from tidemark.stack import DRIVER, POWERS, Stack
 
-FAILURES = 3
-"""So many failures of the testbed in a row end the search: one or two may come of a candidate that stops a program."""
-
+FAILURES = 2 * TRIES + 1
+"""So many failures of the testbed in a row end the search: one or two candidates may stop a program in each try."""
 
 NO_GRACE_S = 1.0
 """Of a query that runs no no-data batches: with the grace of others each slice of each trial waits for 15 s in vain."""
@@ -71,7 +71,7 @@ class TrialRuns:
         self._input = folder / "trial-input"
         self._driver = DRIVER
         self._warm: WarmDriver | None = None
-        self._of_warm = ExitStack()
+        self._of_warm = Cleanup()
         self._failures = 0
         self._shown = ""
         self._grace_s = GRACE_S
@@ -91,26 +91,32 @@ class TrialRuns:
     def __exit__(
         self, _t: type[BaseException] | None, _e: BaseException | None, _b: TracebackType | None
     ) -> None:
-        self._of_warm.close()
-        shutil.rmtree(self._input, ignore_errors=True)
-        if self._driver != DRIVER:
-            self._stack.stop(self._driver)
+        with Cleanup() as cleanup:
+            if self._driver != DRIVER:
+                cleanup.callback(self._stack.stop, self._driver)
+            cleanup.callback(shutil.rmtree, self._input, ignore_errors=True)
+            cleanup.callback(self._of_warm.close)
 
-    def run(self, candidate: Shrinkable) -> bool:
-        """One trial: whether the run of a candidate shows the bug. A query that fails does not."""
+    def run(self, candidate: Shrinkable) -> bool | None:
+        """One trial: whether the run of a candidate shows the bug. A query that fails does not.
+
+        ``None``: the testbed failed, and nobody knows. What it said is in ``failure.txt`` beside the trial. Raises
+        ``TidemarkError`` if the testbed fails again and again, or cannot be repaired.
+        """
         start_s, self._shown = time.monotonic(), ""
         shutil.rmtree(self.trial, ignore_errors=True)
         try:
             verdict = self._under_faults(candidate) if candidate.faults else self._on_warm_driver(candidate)
-        except PipelineFailed:
-            return False
         except TidemarkError as error:
+            if self._is_of_query(error, candidate):
+                return False
             self._failures += 1
             if self._failures >= FAILURES:
                 raise
             self._end_warm()
             self._stack.repair()
-            return self._no_run(error)
+            self._keep(error)
+            return None
         finally:
             self.last_s = time.monotonic() - start_s
         self._failures = 0
@@ -159,17 +165,19 @@ class TrialRuns:
             conf=tuple(f"{name}={value}" for name, value in case.conf.items()), run_dir=self.trial,
             diagnosis=False,
         )  # fmt: skip
-        try:
+        with Cleanup() as cleanup:
+            cleanup.callback(self._stack.repair)
             return run_pipeline(options, stack=self._stack).verdict
-        finally:
-            self._stack.repair()
 
     def _end_warm(self) -> None:
         self._warm = None
         self._of_warm.close()
 
-    def _no_run(self, error: TidemarkError) -> bool:
-        """A candidate that ended the programs is none; what it said stays beside the trial."""
+    def _is_of_query(self, error: TidemarkError, candidate: Shrinkable) -> bool:
+        """Whether the query under test failed by itself: not where no fault was injected, and a component had died."""
+        return isinstance(error, PipelineFailed) and (bool(candidate.faults) or not self._stack.repair())
+
+    def _keep(self, error: TidemarkError) -> None:
+        """What a failure of the testbed said, beside the trial."""
         self.trial.mkdir(parents=True, exist_ok=True)
         (self.trial / "failure.txt").write_text(f"{error}\n", encoding="utf-8")
-        return False

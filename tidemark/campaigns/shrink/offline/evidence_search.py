@@ -21,9 +21,9 @@ from typing import Any
 import msgspec
 
 from tidemark.atomic_files import write_atomically
-from tidemark.campaigns.shrink.bug_signature import BugSignature, chosen_finding, of_sentinels
+from tidemark.campaigns.shrink.bug_signature import NOT_SHOWN, BugSignature, chosen_finding, of_sentinels
 from tidemark.campaigns.shrink.case_files import CONTRACT, TRACE
-from tidemark.campaigns.shrink.flaky_trials import FlakyTrials, Measured
+from tidemark.campaigns.shrink.flaky_trials import FINAL_TRIALS, FlakyTrials, Measured
 from tidemark.campaigns.shrink.offline.evidence_passes import evidence_passes
 from tidemark.campaigns.shrink.offline.held_evidence import HeldEvidence, read_evidence
 from tidemark.campaigns.shrink.offline.kept_evidence import (
@@ -37,7 +37,7 @@ from tidemark.campaigns.shrink.offline.smaller_evidence import smaller_evidence
 from tidemark.campaigns.shrink.red_run import OF_STATE
 from tidemark.campaigns.shrink.shrink_campaign import ShrinkOptions
 from tidemark.campaigns.shrink.shrinker import Shrinker
-from tidemark.campaigns.shrink.trial_journal import JournalledTrial, TrialJournal
+from tidemark.campaigns.shrink.trial_journal import TRIALS, JournalledTrial, TrialJournal
 from tidemark.errors import TestbedError, UsageError
 from tidemark.formats.chain import is_chain
 from tidemark.formats.contract import Contract
@@ -45,7 +45,6 @@ from tidemark.formats.evidence import RunDirectory, open_run
 from tidemark.formats.input_offsets import records_in
 from tidemark.formats.run_notes import made_smaller
 from tidemark.oracle import judge
-from tidemark.oracle.demand_check import OF_TIME
 from tidemark.oracle.findings import Finding
 from tidemark.reports.html_report import report_beside
 from tidemark.reports.kept_verdict import judged_verdict
@@ -53,10 +52,9 @@ from tidemark.reports.kept_verdict import judged_verdict
 LARGEST = 300_000
 """Evidence of more input records is not held in memory."""
 NOT_OF_ROWS = {
-    "plan_differs": "the plan of the query",
+    **NOT_SHOWN,
     "wrong_metrics": "numbers of a whole batch",
     **dict.fromkeys(OF_STATE, "Spark's state, which is that of all rows"),
-    **dict.fromkeys(OF_TIME, "time"),
 }
 """Properties of which no smaller evidence can be made, and what their findings are about."""
 SMALLEST = "smallest"
@@ -136,7 +134,7 @@ class CertainTrials(FlakyTrials[EvidencePart]):
         """It was accepted."""
         return True
 
-    def final(self, candidate: EvidencePart) -> Measured:  # noqa: ARG002 (it says the same again)
+    def final(self, candidate: EvidencePart, runs: int = FINAL_TRIALS) -> Measured:  # noqa: ARG002 (the same again)
         """It was accepted, or is the first."""
         return Measured(1, 1)
 
@@ -154,7 +152,8 @@ def read_red_evidence(path: Path, number: int | None = None) -> RedEvidence:
     _must_be_possible(directory)
     verdict = judge(directory)
     held = read_evidence(directory)
-    finding = chosen_finding(verdict, number, of_sentinels(*where_sentinels_begin(held)))
+    is_of_sentinel = of_sentinels(*where_sentinels_begin(held))
+    finding = chosen_finding(verdict, number, is_of_sentinel, not_shown=NOT_OF_ROWS)
     if (what := NOT_OF_ROWS.get(finding.property)) is not None:
         raise _another_finding(
             f"the finding is about {what}: {finding.message}", "with fewer rows it is another, or none"
@@ -173,9 +172,7 @@ def shrink_evidence(red: RedEvidence, options: ShrinkOptions) -> ShrunkEvidence:
     Raises ``UsageError`` if the evidence does not show the finding without what is never kept of a run.
     """
     begin_s, whole, start = time.monotonic(), red.whole, red.whole.all
-    journal = TrialJournal(
-        options.folder / "trials.jsonl", _search_digest(red, options.seed), resume=options.resume
-    )
+    journal = TrialJournal(options.folder / TRIALS, _search_digest(red, options.seed), resume=options.resume)
     last_s = [0.0]
 
     def shows(kept: EvidencePart) -> bool:
