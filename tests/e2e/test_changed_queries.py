@@ -12,7 +12,7 @@ from tests.e2e.own_broker import own_broker
 from tests.upgrades.changed import CHANGES, PARTITIONS, Changed, run_changes, run_on_other_executors
 from tidemark.campaigns.state_stores import HDFS
 from tidemark.formats.contract import JoinKind
-from tidemark.oracle.spark.known_defects import ROCKSDB
+from tidemark.oracle.spark.known_defects import LEFT_SEMI_LOSES_SAME_BATCH_ROWS, ROCKSDB
 from tidemark.preflight import Effect
 from tidemark.sparkfiles.checkpoint import STATE_FORMAT, STATE_PROVIDER
 
@@ -31,6 +31,14 @@ def test_other_cores_a_moved_checkpoint_and_new_partitions_of_topics_change_no_r
     assert (changed[name].verdict, changed[name].findings, changed[name].refused) == ("VALID", {}, "")
 
 
+def test_rows_go_to_the_new_partitions_of_the_output_too(changed):
+    assert changed["sink"].partitions == ((0,), (0, 1, 2))
+
+
+DEFECTS = {str(JoinKind.LEFT_SEMI): {LEFT_SEMI_LOSES_SAME_BATCH_ROWS}}
+"""Join -> the known defects that it may show on this Spark."""
+
+
 @pytest.mark.parametrize(("before", "after"), [(1, 3), (3, 1)])
 def test_another_number_of_executors_changes_no_row_of_any_join(tmp_path, before, after):
     spark = ForeignSpark.of(Path(sys.executable))
@@ -38,8 +46,9 @@ def test_another_number_of_executors_changes_no_row_of_any_join(tmp_path, before
         queries = run_on_other_executors(broker.bootstrap, tmp_path / "queries", spark, before, after)
     assert set(queries) == set(map(str, JoinKind))
     for name, query in queries.items():
-        assert (query.findings, query.executors) == ([], ({before}, {after})), name
-        assert query.verdict == "VALID" or name == JoinKind.LEFT_SEMI, name  # of which 4.2 loses rows
+        assert query.executors == ({before}, {after}), name
+        assert query.holds, (name, query)
+        assert set(query.defects) <= DEFECTS.get(name, set()), name
 
 
 @pytest.mark.parametrize(
@@ -73,6 +82,12 @@ def test_rows_come_again_after_a_backup_is_restored(changed):
     assert "rows came again" in changed["restored"].said
 
 
+def test_rows_that_come_again_in_other_batches_after_a_backup_is_restored_are_findings(changed):
+    one = changed["recut"]
+    assert (one.refused, one.verdict) == ("", "INVALID")
+    assert "duplicate_rows" in one.findings  # in the same batch none is, as "restored" shows
+
+
 @pytest.mark.parametrize(
     ("name", "found"),
     [
@@ -91,7 +106,10 @@ def test_a_changed_join_is_what_neither_contract_says(changed, name, found):
     assert found in one.findings
 
 
-UNTOLD = {"column": "no contract names the column"}
+UNTOLD = {
+    "column": "no contract names the column",
+    "recut": "no contract names a backup, nor the size of a batch",
+}
 """What two contracts do not say."""
 
 

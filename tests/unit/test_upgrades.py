@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import io
+from types import SimpleNamespace
+
+import msgspec
 import pytest
 
 from tests.upgrades import document
 from tests.upgrades.cells import ENDS, PAIRS, conf_of, groups, states_of_pair
+from tests.upgrades.changed import Regrouped, in_each_life
+from tests.upgrades.refusals import KNOWN, OF_OUTER_JOINS, known_refusal
 from tests.upgrades.running import Cell, GroupOutcome, words_of
+from tests.upgrades.site import JoinQuery, Site
 from tidemark.campaigns.state_stores import HDFS
+from tidemark.errors import DeadlineExceeded, TestbedError
 from tidemark.formats.contract import JoinKind
+from tidemark.formats.evidence import OutputRecord
 from tidemark.oracle.spark.known_defects import LEFT_SEMI_LOSES_SAME_BATCH_ROWS, ROCKSDB
+from tidemark.oracle.spark.spark_versions import minor_version
 from tidemark.sparkfiles.checkpoint import CHANGELOG, STATE_FORMAT, STATE_PROVIDER
 
 
@@ -46,7 +56,7 @@ def test_no_setting_of_a_state_is_left_to_the_spark_that_runs_it():
         ({}, True),
         ({"carried": 0}, False),
         ({"said": "UNKNOWN"}, False),
-        ({"said": "refused"}, True),
+        ({"said": "refused", "by": "3.5.7", "words": "no such class"}, False),
         ({"said": "failed"}, False),
         ({"said": "INVALID", "defects": [LEFT_SEMI_LOSES_SAME_BATCH_ROWS]}, True),
         ({"said": "INVALID", "defects": ["", LEFT_SEMI_LOSES_SAME_BATCH_ROWS]}, False),
@@ -63,7 +73,7 @@ def test_the_document_says_what_was_run_what_was_refused_and_what_was_not_run():
         [
             cell(),
             cell(ended="killed", both=3, again=4),
-            cell(kind="left_semi", said="refused", by="4.3.0", words="[NO]"),
+            cell(kind="left_outer", state="HDFS, 1", said="refused", by="3.5.7", words=OF_OUTER_JOINS.words),
         ]
     )
 
@@ -71,9 +81,126 @@ def test_the_document_says_what_was_run_what_was_refused_and_what_was_not_run():
     assert row.split("|")[3:8] == [" ? "] * 4 + [" `VALID` "]
     assert "3 of " in text
     assert "1 half-written batches again" in text
-    assert "| HDFS, 2 | left_semi | 4.3.0 of 3.5.7 to 4.3.0 | [NO] |" in text
+    assert f"| HDFS, 1 | left_outer | 3.5.7 of 3.5.7 to 4.3.0 | {OF_OUTER_JOINS.words} |" in text
     assert "stopped refused, killed ?" in text
     assert text.rstrip().endswith("Of the cells that were run nothing.")
+
+
+def test_an_exception_that_is_no_known_refusal_did_not_hold_and_is_quoted():
+    ended = cell(kind="left_semi", said="refused", by="4.3.0", words="org.apache.NoSuchClass")
+
+    text = document.text([ended])
+
+    refused, _, failed = text.partition("## What did not hold")
+    assert "NoSuchClass" not in refused
+    assert "stopped **refused**, killed ?" in refused
+    quoted = "left_semi, HDFS, 2, 3.5.7 to 4.3.0, stopped: refused by 4.3.0: org.apache.NoSuchClass"
+    assert failed.strip() == f"- {quoted}"
+    assert document.failure(GroupOutcome(cells=[ended])).startswith("refused by 4.3.0: left_semi")
+
+
+RECORDED = msgspec.json.Decoder(Cell).decode_lines(document.CELLS.read_bytes())
+REFUSED = [one for one in RECORDED if one.said == "refused"]
+
+
+def test_all_recorded_cells_hold_and_the_document_is_theirs():
+    assert [one for one in RECORDED if not one.holds] == []
+    assert document.text(RECORDED) == document.PATH.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"words": "java.lang.OutOfMemoryError: Java heap space"},
+        {"words": "An error occurred while calling o55.start."},
+        {"words": "[STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE] Provided value schema does not match"},
+        {"words": "[INTERNAL_ERROR] The Spark SQL phase execution failed with an internal error."},
+        {"words": ""},
+        {"state": "HDFS, 2"},
+        {"kind": "full_outer"},
+        {"old": "4.0.5", "by": "4.3.0"},
+        {"old": "4.3.0", "by": "4.3.0"},
+    ],
+)
+def test_a_refusal_of_another_spark_join_or_state_or_in_other_words_does_not_hold(changes):
+    assert REFUSED
+    assert not any(msgspec.structs.replace(one, **changes).holds for one in REFUSED)
+
+
+def test_each_known_refusal_was_recorded_of_each_of_its_sparks_and_has_a_reason():
+    seen = {(known_refusal(one.state, one.kind, one.by, one.words), minor_version(one.by)) for one in REFUSED}
+
+    assert seen == {(known, spark) for known in KNOWN for spark in known.sparks}
+    assert all(known.why for known in KNOWN)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "defects", "findings", "holds"),
+    [
+        ("VALID", [], [], True),
+        ("INVALID", [LEFT_SEMI_LOSES_SAME_BATCH_ROWS], [], True),
+        ("INVALID", [LEFT_SEMI_LOSES_SAME_BATCH_ROWS], ["a row never came"], False),
+        ("INVALID", [], [], False),
+        ("UNKNOWN", [], [], False),
+        ("UNKNOWN", [LEFT_SEMI_LOSES_SAME_BATCH_ROWS], [], False),
+    ],
+)
+def test_a_query_on_other_executors_holds_if_it_is_valid_or_has_nothing_but_known_defects(
+    verdict, defects, findings, holds
+):
+    query = Regrouped(verdict=verdict, defects=defects, findings=findings, executors=({1}, {3}))
+    assert query.holds is holds
+
+
+def test_records_are_of_the_life_in_which_their_batch_ran():
+    records = [
+        OutputRecord(partition=partition, offset=0, headers=[("batch", batch)])
+        for partition, batch in ((0, "0"), (0, "3"), (2, "4"), (1, "9"))
+    ]
+    assert in_each_life(records, 4, lambda one: one.partition) == ({0}, {1, 2})
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch) -> Site:
+    """Two queries of which one was refused by the older Spark, and a broker that has nothing."""
+    broker = SimpleNamespace(create_topics=lambda *_: None, end_offsets=lambda *_: {})
+    monkeypatch.setattr("tests.upgrades.site.kafka", broker)
+    monkeypatch.setattr("tests.upgrades.site.SLICE_S", 0.0)
+    monkeypatch.setattr("tests.upgrades.site.STOP_S", 0.0)
+    (tmp_path / "said.jsonl").touch()
+    (tmp_path / "program.log").write_text("no space left on device")
+    refused = JoinQuery("left_outer", "left_outer", tmp_path, refused="no")
+    return Site("127.0.0.1:1", tmp_path, [refused, JoinQuery("inner", "inner", tmp_path)])
+
+
+ENDED = SimpleNamespace(poll=lambda: 1, stdin=io.BytesIO())
+LIVING = SimpleNamespace(poll=lambda: None, stdin=io.BytesIO())
+
+
+def test_a_program_that_ended_before_a_query_is_not_waited_for_though_another_was_refused(site):
+    waits = (
+        lambda: site.await_read(ENDED),
+        lambda: site.stop(ENDED, site.queries[1]),
+        lambda: site.kill(ENDED),
+    )
+    for wait in waits:
+        with pytest.raises(TestbedError, match="ended with exit code 1 before inner\n") as error:
+            wait()
+        assert not isinstance(error.value, DeadlineExceeded)
+        assert error.value.detail == "no space left on device"
+
+
+def test_a_program_that_ended_is_no_error_once_all_queries_were_refused(site):
+    (site.folder / "said.jsonl").write_text('{"name": "inner", "what": "refused", "words": "no"}\n')
+
+    site.await_read(ENDED)
+
+    assert [one.refused for one in site.queries] == ["no", "no"]
+
+
+def test_queries_of_a_living_program_are_waited_for(site):
+    with pytest.raises(DeadlineExceeded, match="inner"):
+        site.await_read(LIVING)
 
 
 def test_the_words_of_a_refusal_are_those_of_spark_without_ids():

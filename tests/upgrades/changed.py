@@ -2,9 +2,9 @@
 
     python -m tests.upgrades.changed FOLDER
 
-All do the same left outer join at first. While they run, the left topic gets a third partition. Then all are stopped,
-each is changed in its way, and all are started again, in a session with another number of cores. What came of it is
-printed, a line of JSON for each query.
+All do the same left outer join at first. While they run, some checkpoints are copied, and the left topic gets a third
+partition. Then all are stopped, each is changed in its way, and all are started again, in a session with another number
+of cores. What came of it is printed, a line of JSON for each query.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from tests.upgrades.running import words_of
 from tests.upgrades.site import JoinQuery, Site, contract_of
 from tidemark.campaigns.state_stores import HDFS
 from tidemark.formats.contract import Contract, JoinKind
+from tidemark.formats.evidence import OutputRecord
 from tidemark.oracle.spark.known_defects import ROCKSDB
 from tidemark.preflight import changes_of_contract, changes_of_settings
 from tidemark.sparkfiles.checkpoint import STATE_FORMAT, STATE_PROVIDER
@@ -33,6 +34,10 @@ from tidemark.sparkfiles.query_log import QueryLog, read_query_log
 PARTITIONS = "spark.sql.shuffle.partitions"
 KEPT = (STATE_PROVIDER, STATE_FORMAT, PARTITIONS)
 """Settings of which the log says what the query goes on with."""
+BACKED_UP = ("restored", "recut")
+"""Queries whose checkpoint is copied before they read the second slice, and is the copy in their second life."""
+AT_MOST = 6
+"""Records of a topic in a batch of the second life of ``recut``; the 17 of the second slice were in one before."""
 
 
 class Changed(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,8 +46,9 @@ class Changed(msgspec.Struct, frozen=True, kw_only=True):
     ``refused`` are Spark's words if it did not go on. ``kept`` are settings in the log of its last batch. ``verdict``
     and ``findings`` are by the contract of the changed query, ``by_old`` by the one it had before, ``since`` by the new
     one again, of a log that begins with the last batch of the first life; ``said`` is what is said of the first
-    finding, or why the verdict is inconclusive. ``batches`` are the last of each life. ``foretold`` are the effects
-    that are known from contracts and settings alone.
+    finding, or why the verdict is inconclusive. ``batches`` are the last of each life, ``partitions`` those of the
+    output to which batches wrote, up to the last of the first life and since. ``foretold`` are the effects that are
+    known from contracts and settings alone.
     """
 
     name: str
@@ -50,6 +56,7 @@ class Changed(msgspec.Struct, frozen=True, kw_only=True):
     refused: str = ""
     kept: dict[str, str] = {}
     batches: tuple[int, int] = (0, 0)
+    partitions: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
     verdict: str = ""
     findings: dict[str, int] = {}
     said: str = ""
@@ -61,12 +68,18 @@ class Changed(msgspec.Struct, frozen=True, kw_only=True):
 class Regrouped(msgspec.Struct, frozen=True, kw_only=True):
     """What became of a query on another number of executors: how many there were in each life.
 
-    ``findings`` are those that are no known defect of Spark.
+    ``defects`` are known ones of Spark that it has, ``findings`` are all that are none.
     """
 
     verdict: str
     findings: list[str]
+    defects: list[str]
     executors: tuple[set[int], set[int]]
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing is wrong but known defects of Spark."""
+        return not self.findings and self.verdict == ("INVALID" if self.defects else "VALID")
 
 
 def run_changes(bootstrap: str, folder: Path, spark: ForeignSpark) -> dict[str, Changed]:
@@ -79,11 +92,12 @@ def run_changes(bootstrap: str, folder: Path, spark: ForeignSpark) -> dict[str, 
         if query.name in ("format", "back"):
             query.conf[STATE_PROVIDER] = ROCKSDB
     site = Site(bootstrap, folder, queries)
-    restored = next(query for query in queries if query.name == "restored")
     with site.running(spark) as program:
         site.feed()
         site.await_read(program)
-        shutil.copytree(restored.checkpoint, restored.checkpoint.with_name("backup"))
+        for query in queries:
+            if query.name in BACKED_UP:
+                shutil.copytree(query.checkpoint, query.checkpoint.with_name("backup"))
         site.grow(site.left, 3)
         site.feed()
         site.await_read(program)
@@ -121,15 +135,21 @@ def run_on_other_executors(
 
 def _regrouped(site: Site, query: JoinQuery, first: int) -> Regrouped:
     verdict = site.audit(query, query.checkpoint.parent / "audit").verdict
-    findings = [finding.message for finding in verdict.findings if not finding.defect]
-    return Regrouped(verdict=verdict.verdict, findings=findings, executors=_executors(site, query, first))
+    return Regrouped(
+        verdict=verdict.verdict,
+        findings=[finding.message for finding in verdict.findings if not finding.defect],
+        defects=sorted({finding.defect for finding in verdict.findings if finding.defect}),
+        executors=in_each_life(site.records(query), first, lambda one: int(one.header("executors") or 0)),
+    )
 
 
-def _executors(site: Site, query: JoinQuery, first: int) -> tuple[set[int], set[int]]:
-    """How many executors there were when records were written, before a batch and from it on."""
+def in_each_life(
+    records: Iterable[OutputRecord], first: int, what: Callable[[OutputRecord], int]
+) -> tuple[set[int], set[int]]:
+    """What is said of the records of batches before ``first``, and of those of it and later ones."""
     lives: tuple[set[int], set[int]] = (set(), set())
-    for record in site.records(query):
-        lives[int(record.header("batch") or 0) >= first].add(int(record.header("executors") or 0))
+    for record in records:
+        lives[int(record.header("batch") or 0) >= first].add(what(record))
     return lives
 
 
@@ -143,12 +163,14 @@ def _judged(site: Site, query: JoinQuery, first: QueryLog, old: Mapping[str, Any
     log, audits = read_query_log(query.checkpoint), query.checkpoint.parent
     verdict = site.audit(query, audits / "audit").verdict
     by_old = site.audit(query, audits / "audit-by-old", dict(old)).verdict
+    before, since = in_each_life(site.records(query), last + 1, lambda one: one.partition)
     told = [one.message for one in (*verdict.causes, *verdict.findings[:1])] + verdict.inconclusive
     return Changed(
         name=query.name,
         foretold=foretold,
         kept={name: log.conf[name] for name in KEPT if name in log.conf},
         batches=(last, log.planned[-1].batch),
+        partitions=(tuple(sorted(before)), tuple(sorted(since))),
         verdict=verdict.verdict,
         findings=dict(verdict.findings_total),
         said=" | ".join(told)[:900],
@@ -188,6 +210,11 @@ def _restored(_: Site, query: JoinQuery) -> None:
     query.checkpoint.with_name("backup").rename(query.checkpoint)
 
 
+def _recut(site: Site, query: JoinQuery) -> None:
+    _restored(site, query)
+    query.changes["at_most"] = AT_MOST
+
+
 def _kind(kind: str) -> Callable[[Site, JoinQuery], None]:
     return lambda _, query: setattr(query, "kind", kind)
 
@@ -197,6 +224,7 @@ CHANGES: Mapping[str, Callable[[Site, JoinQuery], None]] = {
     "moved": _moved,
     "copied": _copied,
     "restored": _restored,
+    "recut": _recut,
     "sink": lambda site, query: site.grow(query.output, 3),
     "provider": lambda _, query: query.conf.update({STATE_PROVIDER: ROCKSDB}),
     "back": lambda _, query: query.conf.update({STATE_PROVIDER: HDFS}),

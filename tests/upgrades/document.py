@@ -28,6 +28,8 @@ LEGEND = """
 A cell says what the judge says of both ends, or of each: `VALID`; `refused`: Spark does not run it, and why is below;
 `-`: one of the two Sparks has no such state; `?`: not run.
 """
+ENDED = ("refused", "failed")
+"""What is said of cells that have no verdict."""
 
 
 def write(outcomes: Sequence[GroupOutcome]) -> None:
@@ -45,7 +47,7 @@ def text(cells: Sequence[Cell]) -> str:
     """The whole document."""
     said = Counter(cell.said for cell in cells)
     wanted = sum(len(group.cells) for group in groups())
-    ran = [cell for cell in cells if cell.said not in ("refused", "failed")]
+    ran = [cell for cell in cells if cell.said not in ENDED]
     lines = [HEAD]
     counted = ", ".join(f"{number} {name}" for name, number in said.most_common())
     lines.append(f"{len(cells)} of {wanted} cells were run: {counted}.")
@@ -87,20 +89,16 @@ def _rows(cells: Sequence[Cell]) -> Iterator[tuple[str, ...]]:
 def _word(cell: Cell) -> str:
     if cell.said == "INVALID" and cell.holds:
         return "`INVALID` by " + ", ".join(f"`{name}`" for name in cell.defects)
-    return (
-        f"`{cell.said}`"
-        if cell.said.isupper()
-        else f"**{cell.said}**"
-        if cell.said == "failed"
-        else cell.said
-    )
+    if cell.said in ENDED:
+        return cell.said if cell.holds else f"**{cell.said}**"
+    return f"`{cell.said}`"
 
 
 def _refusals(cells: Sequence[Cell]) -> list[str]:
-    """Each refusal once, with the cells that it is of."""
+    """Each refusal that is known once, with the cells that it is of; others are what did not hold."""
     found: dict[tuple[str, str], list[Cell]] = {}
     for cell in cells:
-        if cell.said == "refused":
+        if cell.said == "refused" and cell.holds:
             found.setdefault((cell.state, cell.words), []).append(cell)
     if not found:
         return ["Of the cells that were run nothing."]
@@ -118,7 +116,7 @@ def _refusals(cells: Sequence[Cell]) -> list[str]:
 
 def _failures(cells: Sequence[Cell]) -> list[str]:
     failed = [
-        f"- {cell.kind}, {cell.state}, {cell.old} to {cell.new}, {cell.ended}: {cell.said}: {cell.words}"
+        f"- {cell.kind}, {cell.state}, {cell.old} to {cell.new}, {cell.ended}: {_said(cell)}: {cell.words}"
         for cell in cells
         if not cell.holds
     ]
@@ -128,6 +126,10 @@ def _failures(cells: Sequence[Cell]) -> list[str]:
 def failure(outcome: GroupOutcome) -> str:
     """What a group that does not hold says for itself."""
     wrong = [
-        f"{cell.said}: {cell.kind}, {cell.state}: {cell.words}" for cell in outcome.cells if not cell.holds
+        f"{_said(cell)}: {cell.kind}, {cell.state}: {cell.words}" for cell in outcome.cells if not cell.holds
     ]
     return "\n".join([outcome.problem, *wrong] if outcome.problem else wrong)
+
+
+def _said(cell: Cell) -> str:
+    return f"{cell.said} by {cell.by}" if cell.by else cell.said

@@ -2,13 +2,15 @@
 
 FILE is JSON: ``bootstrap``, and ``queries``, each with ``name``, ``kind``, ``left``, ``right``, ``output`` (topics),
 ``checkpoint``, ``conf``, and what is other than usual: ``delays_s``, ``upper_s``, ``where``, ``more``, ``keys``,
-``condition``, ``equal`` (times, in the place of their bound). ``executors`` is how many processes the tasks run in,
-one task each; with 0 they are threads of this one's JVM, ``slots`` of them. ``stall`` is the id of a left row before
-which the sink waits for an hour, so that the program can be killed in the middle of a batch.
+``condition``, ``equal`` (times, in the place of their bound), ``at_most`` (records of a topic in a batch).
+``executors`` is how many processes the tasks run in, one task each; with 0 they are threads of this one's JVM,
+``slots`` of them. ``stall`` is the id of a left row before which the sink waits for an hour, so that the program can be
+killed in the middle of a batch.
 
-Each output record names its query, its batch, the version of Spark that wrote it, and how many executors there were. A
-line of JSON on standard output says of each query that it was started, or why it ended. A line on standard input is
-the name of a query to stop; when standard input ends, all are stopped.
+Each output record names its query, its batch, the version of Spark that wrote it, and how many executors there were;
+its key is its value, so that the partitions of a topic share the records. A line of JSON on standard output says of
+each query that it was started, or which exception ended it: whether that is a refusal is not decided here. A line on
+standard input is the name of a query to stop; when standard input ends, all are stopped.
 """
 
 from __future__ import annotations
@@ -70,9 +72,8 @@ def started(session: SparkSession, asked: dict, one: dict):
     """One query, started."""
     for name, value in {"spark.sql.shuffle.partitions": "2", **one.get("conf", {})}.items():
         session.conf.set(name, value)
-    delays_s, upper_s = one.get("delays_s", (10, 20)), one.get("upper_s", 20)
-    left = events(session, asked["bootstrap"], one["left"], "l", delays_s[0])
-    right = events(session, asked["bootstrap"], one["right"], "r", delays_s[1])
+    upper_s = one.get("upper_s", 20)
+    left, right = (events(session, asked["bootstrap"], one, side) for side in ("left", "right"))
     if one.get("where"):
         left = left.where(one["where"])
     equal = " AND ".join(f"l_{key} = r_{key}" for key in one.get("keys", ["key"]))
@@ -94,14 +95,19 @@ def started(session: SparkSession, asked: dict, one: dict):
     ).start()
 
 
-def events(session: SparkSession, bootstrap: str, topic: str, side: str, delay_s: int) -> DataFrame:
-    """The events of a topic, from its beginning."""
+def events(session: SparkSession, bootstrap: str, one: dict, side: str) -> DataFrame:
+    """The events of the left or the right topic, from its beginning."""
+    mine = side[0]
     fields = {"id": "STRING", "key": "STRING", "lot": "STRING", "time": "TIMESTAMP", "price": "BIGINT"}
-    schema = ", ".join(f"{side}_{name} {of}" for name, of in fields.items())
+    schema = ", ".join(f"{mine}_{name} {of}" for name, of in fields.items())
     source = session.readStream.format("kafka").option("kafka.bootstrap.servers", bootstrap)
-    records = source.option("subscribe", topic).option("startingOffsets", "earliest").load()
-    read = records.select(from_json(col("value").cast("string"), schema).alias("e")).select("e.*")
-    return read.where(f"{side}_time IS NOT NULL").withWatermark(f"{side}_time", f"{delay_s} seconds")
+    source = source.option("subscribe", one[side]).option("startingOffsets", "earliest")
+    if one.get("at_most"):
+        source = source.option("maxOffsetsPerTrigger", str(one["at_most"]))
+    records = source.load().select(from_json(col("value").cast("string"), schema).alias("e"))
+    delay_s = one.get("delays_s", (10, 20))[side == "right"]
+    read = records.select("e.*").where(f"{mine}_time IS NOT NULL")
+    return read.withWatermark(f"{mine}_time", f"{delay_s} seconds")
 
 
 def sink(bootstrap: str, one: dict):
@@ -116,7 +122,7 @@ def sink(bootstrap: str, one: dict):
             struct(lit(name).alias("key"), lit(value).cast("binary").alias("value"))
             for name, value in says.items()
         ]
-        records = batch.withColumn("headers", array(*headers))
+        records = batch.withColumn("key", col("value")).withColumn("headers", array(*headers))
         writer = records.write.format("kafka").option("kafka.bootstrap.servers", bootstrap)
         writer.option("includeHeaders", "true").option("topic", one["output"]).save()
 
@@ -131,10 +137,11 @@ def watch(name: str, query) -> None:
         say(name, "refused", error)
 
 
-def say(name: str, what: str, error: object = "") -> None:
+def say(name: str, what: str, error: Exception | None = None) -> None:
     """A line for the program that started this one."""
+    words = "" if error is None else str(error) or repr(error)
     with _said:
-        print(json.dumps({"name": name, "what": what, "words": str(error)[:4000]}), flush=True)
+        print(json.dumps({"name": name, "what": what, "words": words[:4000]}), flush=True)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ import msgspec
 
 from tests.e2e.foreign_query import ForeignSpark
 from tests.upgrades.cells import Group, conf_of
+from tests.upgrades.refusals import known_refusal
 from tests.upgrades.site import JoinQuery, Site, last_left
 from tidemark.errors import TidemarkError
 from tidemark.formats.evidence import OutputRecord
@@ -33,11 +34,11 @@ FORMAT_SETTING = "spark.sql.streaming.join.stateFormatVersion"
 class Cell(msgspec.Struct, frozen=True, kw_only=True):
     """What became of a cell.
 
-    ``said`` is ``VALID``, ``INVALID``, ``UNKNOWN``, ``refused`` or ``failed``; ``by`` the Spark that refused, ``words``
-    its words, or those of the judge. ``format`` is the state format in the log. ``old_batches`` and ``new_batches`` are
-    those that each Spark planned and committed; ``both`` is the batch that both ran. ``rows`` is how many came,
-    ``carried`` how many of them the newer Spark made of a row that the older one had committed, ``again`` how many came
-    again in the batch that ran twice (``None``: they were not counted).
+    ``said`` is ``VALID``, ``INVALID``, ``UNKNOWN``, ``failed``, or ``refused`` of a query that an exception ended;
+    ``by`` is the Spark that ended it, ``words`` its words, or those of the judge. ``format`` is the state format in the
+    log. ``old_batches`` and ``new_batches`` are those that each Spark planned and committed; ``both`` is the batch that
+    both ran. ``rows`` is how many came, ``carried`` how many of them the newer Spark made of a row that the older one
+    had committed, ``again`` how many came again in the batch that ran twice (``None``: they were not counted).
     """
 
     old: str
@@ -61,9 +62,13 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def holds(self) -> bool:
-        """Whether nothing is wrong but known defects of Spark, and the state of the older one was used."""
+        """Whether nothing is wrong but known defects of Spark, and the state of the older one was used.
+
+        Also whether the older Spark refuses the state format as it is known to; nothing else may end a query.
+        """
         if self.said == "refused":
-            return True
+            known = known_refusal(self.state, self.kind, self.by, self.words)
+            return self.by == self.old and known is not None
         explained = self.said == "INVALID" and bool(self.defects) and "" not in self.defects
         return (self.said == "VALID" or explained) and self.carried > 0
 

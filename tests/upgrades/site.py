@@ -124,8 +124,8 @@ class Site:
             )  # fmt: skip
         try:
             yield program
-            if program.poll() is None:
-                self._note_refusals(program)
+            if program.poll() is None:  # what it says while it is killed is no refusal
+                self._note_refusals()
         finally:
             program.stdin.close()
             try:
@@ -174,6 +174,8 @@ class Site:
         """Wait until each query has read all, and no batch of it is due any more.
 
         ``stalled``: those that have ``stall`` have planned a batch of all records, and written some of its rows.
+
+        Raises ``TestbedError`` once the program has ended and a query is neither refused nor done.
         """
         self._await(
             program,
@@ -183,7 +185,8 @@ class Site:
         )
 
     def stop(self, program: psutil.Popen, query: JoinQuery) -> None:
-        """Stop a query, and wait until it is."""
+        """Stop a query, and wait until it is. Raises ``TestbedError`` if the program has ended."""
+        self._must_live(program, [query.name])
         program.stdin.write(f"{query.name}\n".encode())
         program.stdin.flush()
         line = json.dumps({"name": query.name, "what": "stopped", "words": ""})
@@ -192,20 +195,24 @@ class Site:
             lambda: line in said.read_text(encoding="utf-8"),
             STOP_S,
             lambda: f"the end of {query.name}",
+            unless=lambda: self._must_live(program, [query.name]),
             poll_s=0.3,
         )
 
     def kill(self, program: psutil.Popen) -> None:
-        """SIGKILL to the program and its JVM."""
-        self._note_refusals(program)
+        """SIGKILL to the program and its JVM. Raises ``TestbedError`` if it had ended by itself."""
+        self._note_refusals()
+        self._must_live(program, [one.name for one in self.queries if not one.refused])
         ForeignQuery.kill(program)
 
     def _await(self, program: psutil.Popen, is_done: Any) -> None:
         ends = kafka.end_offsets(self.bootstrap, [self.left, self.right])
 
         def waiting() -> list[str]:
-            self._note_refusals(program)
-            return [one.name for one in self.queries if not one.refused and not is_done(one, ends)]
+            self._note_refusals()
+            names = [one.name for one in self.queries if not one.refused and not is_done(one, ends)]
+            self._must_live(program, names)
+            return names
 
         wait_until(
             lambda: not waiting(),
@@ -214,15 +221,22 @@ class Site:
             poll_s=0.3,
         )
 
-    def _note_refusals(self, program: psutil.Popen) -> None:
-        """Note what the program says of its queries; raises if it ended by itself."""
+    def _note_refusals(self) -> None:
+        """Note which queries an exception has ended, by what the program says."""
         for line in (self.folder / "said.jsonl").read_text(encoding="utf-8").splitlines():
             said = json.loads(line)
             if said["what"] == "refused":
                 next(one for one in self.queries if one.name == said["name"]).refused = said["words"]
-        if program.poll() is not None and not any(one.refused for one in self.queries):
+
+    def _must_live(self, program: psutil.Popen, names: Sequence[str]) -> None:
+        """Raise if the program has ended that these queries need: none of them goes on."""
+        if names and (code := program.poll()) is not None:
             log = (self.folder / "program.log").read_text(encoding="utf-8", errors="replace")
-            raise TestbedError("the program of the queries ended", detail=log[-3000:], hint="read its log")
+            raise TestbedError(
+                f"the program of the queries ended with exit code {code} before {', '.join(names)}",
+                detail=log[-3000:],
+                hint=f"read {self.folder / 'program.log'}",
+            )
 
     def records(self, query: JoinQuery) -> list[OutputRecord]:
         """What it wrote."""
