@@ -13,13 +13,23 @@ The failure of a test has a section that names the page (``report.html``) of eac
 ``pytest --tidemark-report DIR`` collects evidence and page of the runs of all tests, those that passed too, below
 ``DIR``, with ``index.html``: each test, its outcome, and its runs. What the option collected there before is deleted
 first, and nothing else. A run in a directory that the test named is copied there.
+
+All runs of a session have the interpreter (``python``) whose PySpark the stack runs, which is pytest's own. Another one
+is refused; it takes a session of its own, with the fixture ``stack`` replaced in its ``conftest.py``::
+
+    @pytest.fixture(scope="session")
+    def stack():
+        with lease(spec_to_lease(Path("/opt/spark-4.1/bin/python"))) as leased:  # both of tidemark.stack
+            yield leased
 """
 
 from __future__ import annotations
 
+import os.path
 import re
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -127,11 +137,11 @@ def run_pipeline(request: pytest.FixtureRequest) -> Iterator[Callable[..., RunRe
     """
     from tidemark.runner.run_options import options_of
 
-    request.getfixturevalue("stack")  # held for the session, so that it outlives this one run
+    stack: Stack = request.getfixturevalue("stack")  # held for the session, so that it outlives this one run
     made: list[Path] = []  # by this fixture; never what the caller named
 
     def run_one(pipeline: str | Path, **options: Any) -> RunResult:
-        return _run(request.node, options_of(pipeline, options), made)
+        return _run(request.node, _on_stack(options_of(pipeline, options), stack), made)
 
     yield run_one
     if not request.node.stash.get(FAILED, False):
@@ -139,10 +149,29 @@ def run_pipeline(request: pytest.FixtureRequest) -> Iterator[Callable[..., RunRe
             shutil.rmtree(path, ignore_errors=True)
 
 
+def _on_stack(asked: RunOptions, stack: Stack) -> RunOptions:
+    """The options of a run with the interpreter of the stack; raises ``UsageError`` if another one is asked for."""
+    from tidemark.errors import UsageError
+    from tidemark.stack import StackSpec
+
+    own = stack.spec.python
+    if asked.python is not None and os.path.abspath(asked.python) != os.path.abspath(own):
+        raise UsageError(
+            f"the stack of this session runs the PySpark of {str(own)!r}, and python={str(asked.python)!r} asks for"
+            " another",
+            detail="the fixture `stack` holds one stack for all tests, and a stack has one interpreter",
+            hint="run such tests in a session of their own, whose conftest.py has a fixture `stack` (scope session)"
+            f" with `lease(spec_to_lease(Path({str(asked.python)!r})))` of tidemark.stack; or after pytest:"
+            f" `tidemark run --spark {asked.python}`",
+        )
+    return asked if asked.python is None and own == StackSpec.python else replace(asked, python=own)
+
+
 def _run(item: Any, asked: RunOptions, made: list[Path]) -> RunResult:
     """One run of a test; ``made`` gets its directory, if it is one to delete after a test that passed."""
     from tidemark import paths, runner
     from tidemark.reports.collected_tests import new_run
+    from tidemark.runner.cleanup import first_error_kept
 
     collect, runs = item.config.stash.get(COLLECT, None), item.stash.setdefault(RUNS, [])
     collected = None if collect is None else new_run(collect, item.nodeid)
@@ -152,12 +181,34 @@ def _run(item: Any, asked: RunOptions, made: list[Path]) -> RunResult:
         path = collected or _free(paths.runs_dir() / "tests", test)
         made += [] if collected else [path]
         asked = replace(asked, run_dir=path)
+    begun: list[Path] = []
     try:
-        return runner.run_pipeline(asked)
+        with first_error_kept(_collecting(begun, collected if named is not None else None)):
+            result = runner.run_pipeline(asked, made=begun.append)
+            begun[:] = [result.run_dir]  # a redacted one is made at the end
+        return result
     finally:
-        if named is not None and collected is not None and named.is_dir():
-            shutil.copytree(named, collected)
-        runs += filter(None, [collected or asked.run_dir])
+        if begun:
+            runs.append(collected or begun[0])
+
+
+@contextmanager
+def _collecting(begun: list[Path], collected: Path | None) -> Iterator[None]:
+    """Copy at the end what a run has made in the directory that its test named; nothing if the run was refused."""
+    from tidemark.errors import TestbedError
+
+    try:
+        yield
+    finally:
+        if begun and collected is not None:
+            try:
+                shutil.copytree(begun[0], collected)
+            except OSError as error:
+                raise TestbedError(
+                    f"the run in {str(begun[0])!r} cannot be collected in {str(collected)!r}",
+                    detail=str(error),
+                    hint="the run directory is complete; --tidemark-report DIR must be writable, with room for it",
+                ) from error
 
 
 @pytest.hookimpl(wrapper=True)
@@ -174,7 +225,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     runs = item.stash.get(RUNS, [])
     if report.failed and runs:
         report.sections.append(("tidemark report", "\n".join(map(_page_line, runs))))
-    if runs and COLLECT in item.config.stash and report.when == "teardown":
+    if RUNS in item.stash and COLLECT in item.config.stash and report.when == "teardown":
         from tidemark.reports.collected_tests import CollectedTest, write_outcome
 
         outcome = "failed" if item.stash.get(FAILED, False) else item.stash.get(OUTCOME, report.outcome)

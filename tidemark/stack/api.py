@@ -253,7 +253,10 @@ class Stack(Protocol):
         """The state of every component; does not wait."""
 
     def repair(self) -> list[str]:
-        """Start the components that do not run; returns their names."""
+        """Start the components that do not run; returns their names.
+
+        A broker, master or worker that another living process has killed is left to that process.
+        """
 
     def start(self, component: str, *, warm: bool = True) -> None:
         """Start a component that does not run, and wait until it is ready. Does nothing to one that runs.

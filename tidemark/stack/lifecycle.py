@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from uuid import uuid4
 
 from tidemark import paths
-from tidemark.errors import TestbedError
+from tidemark.errors import DeadlineExceeded, TestbedError
 from tidemark.processes import ProcessId
 from tidemark.stack import cold_start
 from tidemark.stack.api import Say, ignored
@@ -26,11 +26,16 @@ from tidemark.stack.spec import StackSpec
 
 AnyStack = RunningStack | ExternalStack
 
+DOWN_S = 300.0
+"""Calibration: a cold start takes half a minute. One that fetches jars may take longer; the error names its process."""
+RELEASE_S = 30.0
+"""Calibration: a stack ends within 10 s. A process that holds the lock for longer starts something, and leases it."""
+
 
 def up(spec: StackSpec, *, progress: Say = ignored, home: Path | None = None) -> AnyStack:
     """A stack that lives until :func:`down`: the running one if it matches ``spec``, else a new one."""
     state = StateFolder(home or paths.state_dir())
-    with state.lock():
+    with state.lock(say=progress):
         return _acquire(state, spec, progress, keep=True)
 
 
@@ -39,7 +44,7 @@ def down(*, home: Path | None = None) -> bool:
     state = StateFolder(home or paths.state_dir())
     if not state.home.is_dir():
         return False
-    with state.lock():
+    with state.lock(DOWN_S):
         existed = state.path.exists()
         cold_start.end_stack(state)
     return existed
@@ -68,7 +73,7 @@ def lease(spec: StackSpec, *, progress: Say = ignored, home: Path | None = None)
     state = StateFolder(home or paths.state_dir())
     name = f"{os.getpid()}-{uuid4().hex[:8]}"
     try:
-        with state.lock():
+        with state.lock(say=progress):
             stack = _acquire(state, spec, progress, keep=False)
             state.add("leases", Lease(ProcessId.own()), name)
         yield stack
@@ -77,9 +82,14 @@ def lease(spec: StackSpec, *, progress: Say = ignored, home: Path | None = None)
 
 
 def _release(state: StateFolder, name: str) -> None:
+    """Give back a lease, and end the stack if it was the last one; if the lock stays taken, the reaper ends it."""
     state.discard("leases", name)
     if state.path.exists() and not state.lease_owners():
-        with state.lock():
+        with ExitStack() as locked:
+            try:
+                locked.enter_context(state.lock(RELEASE_S))
+            except DeadlineExceeded:
+                return
             if not state.lease_owners() and not state.is_kept():
                 cold_start.end_stack(state)
 

@@ -8,6 +8,7 @@ Below ``PROJECT/.tidemark``: ``lock`` (held by the process that starts or ends a
     components/NAME.json  a component: how it is started (argv, environment), and its current process
     leases/*.json         the processes that use the stack
     stopped/*.json        suspended targets with their owners: resumed when the owner has died
+    killed/NAME.json      the owner that has killed a component: void once that is started again, or the owner has died
     sessions/*.json       Connect sessions with their owners: released when the owner has died
     logs/ event-logs/ work/ broker/ worker-1/ … driver/
 
@@ -32,13 +33,14 @@ from tidemark import __version__
 from tidemark.atomic_files import write_atomically
 from tidemark.errors import DeadlineExceeded, TestbedError, UnknownStack
 from tidemark.processes import ProcessId, end, marked
-from tidemark.stack.api import ComponentKind
+from tidemark.stack.api import ComponentKind, Say, ignored
 from tidemark.stack.spec import External, StackSpec
 from tidemark.waiting import wait_until
 
 TOKEN_VARIABLE = "TIDEMARK_STACK"
-LOCK_S = 300.0
-"""Calibration: the lock is held for a whole cold start, which takes minutes if jars are fetched slowly."""
+LOCK_S = 7200.0
+"""Calibration: the lock is held for a whole cold start; the system frees that of a process that dies. The longest steps
+have limits of their own: 10 minutes for jars, 10 for a schema registry, 15 for each of three steps of an image."""
 END_S = 4.0
 """Calibration: the daemons end within 2 s of SIGTERM; the data of a stack that ends are not needed any more."""
 
@@ -191,7 +193,7 @@ class StateFolder:
         self.path = self.home / "stack"
 
     @contextmanager
-    def lock(self, timeout_s: float = LOCK_S) -> Iterator[None]:
+    def lock(self, timeout_s: float = LOCK_S, *, say: Say = ignored) -> Iterator[None]:
         """Only one process at a time starts or ends the stack; the system frees the lock of a dead process. Not
         reentrant.
 
@@ -215,6 +217,8 @@ class StateFolder:
                     return False
                 return True
 
+            if not taken():
+                say(f"waiting for process {self._holder()}, which is starting or ending the stack")
             try:
                 wait_until(
                     taken,
@@ -330,7 +334,7 @@ class StateFolder:
         (self.path / "components" / f"{name}.json").unlink(missing_ok=True)
 
     def add(self, folder: str, record: msgspec.Struct, name: str) -> None:
-        """Write a record of ``leases``, ``stopped`` or ``sessions``."""
+        """Write a record of ``leases``, ``stopped``, ``killed`` or ``sessions``."""
         _write(self.path / folder / f"{name}.json", record)
 
     def discard(self, folder: str, name: str) -> None:
@@ -338,7 +342,7 @@ class StateFolder:
         (self.path / folder / f"{name}.json").unlink(missing_ok=True)
 
     def records(self, folder: str, kind: type[R]) -> list[tuple[Path, R]]:
-        """The records of ``leases``, ``stopped`` or ``sessions``."""
+        """The records of ``leases``, ``stopped``, ``killed`` or ``sessions``."""
         found = [(path, _read(path, kind)) for path in self._files(folder)]
         return [(path, record) for path, record in found if record is not None]
 

@@ -177,11 +177,8 @@ class RunningStack:
         if suspension.is_of_packets(self._state, link):
             self._runtime.packet_links.heal(link)
         else:
-            self._resume_link(link)
-
-    def _resume_link(self, link: str) -> None:
-        name = network_links.disturbance_name(link)
-        suspension.resume(self._state, self._runtime, Target(link=link), name)
+            name = network_links.disturbance_name(link)
+            suspension.resume(self._state, self._runtime, Target(link=link), name)
 
     def link_is_disturbed(self, link: str) -> bool:
         """Whether a link is disturbed at this moment."""
@@ -219,6 +216,7 @@ class RunningStack:
         """Start a component that does not run, and wait until it is ready."""
         with self._state.component_lock(f"start-{component}"):
             record = self._component(component)
+            self._state.discard("killed", component)
             if not self._runtime.runs(record):
                 self._runtime.start([record])
                 if record.kind is ComponentKind.DRIVER and not warm:
@@ -235,7 +233,8 @@ class RunningStack:
 
     def kill(self, component: str) -> None:
         """SIGKILL a component."""
-        self._end(component, ask_s=0)
+        with suspension.kill_recorded(self._state, self._component(component)):
+            self._end(component, ask_s=0)
 
     def pause(self, component: str) -> None:
         """Suspend a component."""
@@ -377,7 +376,7 @@ class RunningStack:
         return path
 
     def repair(self) -> list[str]:
-        """Start the components that do not run; returns their names."""
+        """Start the components that do not run, but for outages of other processes; returns their names."""
         components = self._state.components()
         gone = [component for component in components if not self._runtime.runs(component)]
         if {component.kind for component in components if component not in gone} <= {
@@ -387,7 +386,8 @@ class RunningStack:
         }:
             # No worker or application that the master would recover is left: it would wait a minute for their answers.
             shutil.rmtree(self._state.path / "master" / "recovery", ignore_errors=True)
-        repaired = [component.name for component in gone if component.owner is None]
+        out = suspension.killed_by_others(self._state)  # after `gone`: a kill is recorded before
+        repaired = [one.name for one in gone if one.owner is None and one.name not in out]
         for name in repaired:
             self.start(name)
         return repaired

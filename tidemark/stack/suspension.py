@@ -2,6 +2,9 @@
 
 A record of the target and its owner is written before it is suspended, and removed after it is resumed. If the owner
 has died, the reaper resumes the target, and so does the next lease of the stack.
+
+A component that is killed for a time has such a record, too: until it is started again, or its owner has died, no other
+process repairs it.
 """
 
 from __future__ import annotations
@@ -14,8 +17,11 @@ from tidemark.processes import ProcessId
 from tidemark.stack import network_links
 from tidemark.stack.api import ComponentKind
 from tidemark.stack.packet_rules import broker_of
-from tidemark.stack.registry import StateFolder, Stopped, Target
+from tidemark.stack.registry import ComponentRecord, Lease, StateFolder, Stopped, Target
 from tidemark.stack.runtime import Runtime
+
+OUT_FOR_A_TIME = (ComponentKind.BROKER, ComponentKind.MASTER, ComponentKind.WORKER)
+"""Components whose kill begins an outage. A driver that was killed is started again at once."""
 
 
 def suspend(state: StateFolder, runtime: Runtime, target: Target, name: str) -> None:
@@ -120,3 +126,25 @@ def suspended(state: StateFolder, runtime: Runtime, target: Target, name: str) -
             yield
         finally:
             resume(state, runtime, target, f"suspend-{name}")
+
+
+@contextmanager
+def kill_recorded(state: StateFolder, component: ComponentRecord) -> Iterator[None]:
+    """Record that this process kills a component in the block; what starts the component again removes the record."""
+    if component.kind in OUT_FOR_A_TIME:
+        state.add("killed", Lease(ProcessId.own()), component.name)
+    try:
+        yield
+    except BaseException:
+        state.discard("killed", component.name)
+        raise
+
+
+def killed_by_others(state: StateFolder) -> set[str]:
+    """The names of components that other processes have killed, and are going to start again: their owners live."""
+    own = ProcessId.own()
+    return {
+        path.stem
+        for path, record in state.records("killed", Lease)
+        if record.owner != own and record.owner.alive
+    }

@@ -3,39 +3,53 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+
+from tidemark.errors import TestbedError, UsageError
+from tidemark.pytest_plugin import _collecting, _on_stack
+from tidemark.runner.cleanup import first_error_kept
+from tidemark.runner.run_options import options_of
+from tidemark.stack import StackSpec
 
 pytest_plugins = ["pytester"]
 
 CONFTEST = """
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from tidemark import paths, runner
 from tidemark.formats.evidence import RunDirectory
 from tidemark.reports.html_report import report_beside
-from tidemark.runner.one_run import RunResult, seal_and_judge
+from tidemark.runner.one_run import RunResult, _must_be_free, seal_and_judge
+from tidemark.stack import StackSpec
 
 
 @pytest.fixture(scope="session")
 def stack():
-    "None is needed: runs are recorded ones."
+    "None runs: runs are recorded ones."
+    return SimpleNamespace(spec=StackSpec())
 
 
 @pytest.fixture(autouse=True)
 def recorded(monkeypatch, tmp_path):
     "A run has the evidence of a recorded one, which is judged, and has a page."
 
-    def run(asked):
+    def run(asked, *, made):
+        _must_be_free(asked.run_dir)
+        asked.run_dir.mkdir(parents=True, exist_ok=True)
+        made(asked.run_dir)
         evidence = Path({golden!r}) / asked.pipeline
         if not evidence.is_dir():
-            asked.run_dir.mkdir(parents=True)
             raise RuntimeError("the run did not end")
-        shutil.copytree(evidence, asked.run_dir)
+        shutil.copytree(evidence, asked.run_dir, dirs_exist_ok=True)
         directory = RunDirectory(asked.run_dir)
         verdict = seal_and_judge(directory)
         report_beside(directory, verdict)
@@ -133,6 +147,63 @@ def test_a_session_without_a_run_says_so_and_a_folder_that_cannot_be_made_is_ref
 
     assert refused.ret == pytest.ExitCode.USAGE_ERROR
     assert "file/out' cannot be written" in refused.stdout.str() + refused.stderr.str()
+
+
+def test_a_run_that_is_refused_is_not_collected_and_says_why(session, pytester, tmp_path):
+    pytester.makepyfile(
+        test_joins="""
+def test_twice(run_pipeline, tmp_path):
+    run_pipeline("typed_valid", run_dir=tmp_path / "mine")
+    run_pipeline("typed_valid", run_dir=tmp_path / "mine")
+
+def test_here(run_pipeline):
+    run_pipeline("typed_valid", run_dir=".")
+"""
+    )
+
+    done = session("--tidemark-report", "out")
+
+    done.assert_outcomes(failed=2)
+    assert done.stdout.str().count("is not empty") >= 2
+    assert "cannot be collected" not in done.stdout.str()
+    assert collected(pytester.path / "out") == {
+        "test_twice": ("failed", ["run-1"]),
+        "test_here": ("failed", []),
+    }
+
+
+def test_what_cannot_be_collected_is_a_note_of_the_error_of_its_run(tmp_path):
+    for name in ("made", "taken"):
+        (tmp_path / name).mkdir()
+    collecting = lambda: first_error_kept(_collecting([tmp_path / "made"], tmp_path / "taken"))  # noqa: E731
+
+    with pytest.raises(UsageError, match="refused") as error, collecting():
+        raise UsageError("refused")
+    with pytest.raises(TestbedError, match="cannot be collected"), collecting():
+        pass
+
+    assert "cannot be collected" in str(error.value)
+
+
+def test_an_interpreter_that_the_stack_does_not_run_is_refused():
+    other, own = Path("/opt/spark/bin/python"), Path(sys.executable)
+    stack = SimpleNamespace(spec=StackSpec())
+    with pytest.raises(UsageError, match="asks for another") as error:
+        _on_stack(options_of("join", {"python": other}), stack)
+
+    assert f"lease(spec_to_lease(Path('{other}')))" in error.value.hint
+    assert _on_stack(options_of("join", {}), stack).python is None
+    assert _on_stack(options_of("join", {"python": os.path.relpath(own)}), stack).python == own
+
+
+def test_a_run_has_the_interpreter_of_a_stack_that_a_conftest_leases():
+    other = Path("/opt/spark/bin/python")
+    stack = SimpleNamespace(spec=StackSpec(python=other))
+
+    assert _on_stack(options_of("join", {}), stack).python == other
+    assert _on_stack(options_of("join", {"python": other}), stack).python == other
+    with pytest.raises(UsageError, match="asks for another"):
+        _on_stack(options_of("join", {"python": sys.executable}), stack)
 
 
 @pytest.mark.long

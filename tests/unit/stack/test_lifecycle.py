@@ -6,13 +6,24 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from tidemark.errors import DaemonDied, TestbedError, UnknownStack
 from tidemark.processes import ProcessId, end, marked, tail
-from tidemark.stack import StackSpec, cold_start, current, down, lease, running_stack, up
+from tidemark.stack import (
+    StackSpec,
+    cold_start,
+    current,
+    down,
+    lease,
+    lifecycle,
+    running_stack,
+    spec_to_lease,
+    up,
+)
 from tidemark.stack.api import ComponentKind
 from tidemark.stack.local.process_runtime import ProcessRuntime
 from tidemark.stack.registry import LAYOUT, TOKEN_VARIABLE, ComponentRecord, Lease, StateFolder
@@ -31,6 +42,18 @@ cold_start.cold_start = Boot()
 with lease(StackSpec(), home=Path(sys.argv[1])):
     print("leased", flush=True)
     signal.pause()
+"""
+
+KILLER = """
+import signal, sys
+from pathlib import Path
+sys.path[:0] = {path!r}
+from tidemark.stack import current, running_stack
+running_stack.RunningStack._await_ready = lambda *_: None
+stack = current(home=Path(sys.argv[1]))
+for line in sys.stdin:
+    getattr(stack, line.strip())("broker")
+    print(line.strip(), flush=True)
 """
 
 
@@ -144,6 +167,35 @@ def test_a_missing_component_is_started_again(home, fake_start):
     assert fake_start.starts == 1
 
 
+def test_what_another_process_has_killed_is_left_to_it_until_it_dies(home):
+    stack = up(SPEC, home=home)
+    state, messages = StateFolder(home), []
+    root = str(Path(__file__).parents[3])
+    argv = [sys.executable, "-c", KILLER.format(path=[root]), str(home)]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as killer:
+
+        def let(what: str) -> None:
+            killer.stdin.write(f"{what}\n")
+            killer.stdin.flush()
+            assert killer.stdout.readline() == f"{what}\n"
+
+        let("kill")
+        with lease(SPEC, home=home, progress=messages.append) as leased:
+            assert leased.repair() == []
+            assert len(processes(home)) == 1
+        let("start")
+        assert len(processes(home)) == 2
+        assert state.records("killed", Lease) == []
+        let("kill")
+        killer.kill()
+    stack.kill("driver")
+
+    up(SPEC, home=home, progress=messages.append)
+
+    assert messages == ["started again: broker, driver"]
+    assert state.records("killed", Lease) == []
+
+
 @pytest.mark.parametrize("error", [DaemonDied("died"), KeyboardInterrupt()])
 def test_a_start_that_fails_leaves_nothing(home, fake_start, error):
     fake_start.error = error
@@ -180,6 +232,28 @@ def test_a_stack_ends_after_its_leaseholder_was_killed(home, tmp_path):
     wait_until(lambda: not any(process.alive for process in left), 20, lambda: f"{left} to end")
     wait_until(lambda: not any(reaper.alive for reaper in reapers), 20, lambda: "the reaper to end")
     assert not (home / "stack").exists()
+
+
+def test_the_end_of_a_lease_does_not_wait_for_a_process_that_keeps_the_lock(home, monkeypatch):
+    monkeypatch.setattr(lifecycle, "RELEASE_S", 0.1)
+    with ExitStack() as locked:
+        with lease(SPEC, home=home):
+            left = processes(home)
+            locked.enter_context(StateFolder(home).lock(0))
+        assert all(process.alive for process in left)
+    wait_until(lambda: not any(process.alive for process in left), 20, lambda: f"the reaper to end {left}")
+
+
+def test_a_stack_of_another_interpreter_is_shared_by_those_who_ask_for_it(home, executable, fake_start):
+    other = executable("python", f'exec {sys.executable} "$@"')
+    up(StackSpec(python=other), home=home)
+    for _ in range(2):
+        with (
+            lease(spec_to_lease(other, home=home), home=home),
+            lease(spec_to_lease(other, home=home), home=home),
+        ):
+            pass
+    assert fake_start.starts == 1
 
 
 def test_a_stack_whose_folder_was_deleted_is_ended(home):

@@ -2,13 +2,25 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 
 import msgspec
 import pytest
 
 from tidemark.errors import DeadlineExceeded, TestbedError, UnknownStack
 from tidemark.processes import ProcessId, end
-from tidemark.stack.registry import LAYOUT, ComponentRecord, Lease, Session, StackRecord, StateFolder, Stopped
+from tidemark.stack.compose import image
+from tidemark.stack.install import jars
+from tidemark.stack.registry import (
+    LAYOUT,
+    LOCK_S,
+    ComponentRecord,
+    Lease,
+    Session,
+    StackRecord,
+    StateFolder,
+    Stopped,
+)
 
 
 def test_only_one_process_holds_the_lock(state):
@@ -16,6 +28,17 @@ def test_only_one_process_holds_the_lock(state):
         pass
     with state.lock(0):
         pass
+
+
+def test_a_process_that_waits_for_the_lock_says_which_one_has_it(state):
+    said: list[str] = []
+    with state.lock(say=said.append), pytest.raises(DeadlineExceeded), state.lock(0, say=said.append):
+        pass
+    assert said == [f"waiting for process {os.getpid()}, which is starting or ending the stack"]
+
+
+def test_the_lock_is_waited_for_as_long_as_a_start_that_fetches_everything_may_take():
+    assert LOCK_S > 3 * jars._FETCH_TIMEOUT_S + 3 * image._STEP_S
 
 
 def test_a_folder_that_cannot_be_written_is_an_error(tmp_path):

@@ -17,6 +17,9 @@ COMPONENTS = [
 ]
 
 
+EXTERNAL = ["--backend", "external", "--bootstrap", "k:1", "--remote", "sc://s:1", "--shared-dir", "/tmp"]
+
+
 class FakeStack:
     spec = StackSpec()
     bootstrap_servers = "127.0.0.1:9092"
@@ -104,6 +107,12 @@ def test_up_passes_a_login_on_and_says_where_the_clients_settings_are(monkeypatc
             ],
             "external stack cannot be made to want a login",
         ),
+        (
+            ["--backend", "local", "--bootstrap-inside", "k:1"],
+            "--bootstrap-inside is given, and the backend is local",
+        ),
+        ([*EXTERNAL, "--brokers", "3"], "--brokers is given, and the backend is external"),
+        ([*EXTERNAL, "--kafka-port", "9092"], "--kafka-port is given, and the backend is external"),
         (["--backend", "local", "--kafka-security", "kerberos"], "there is no login 'kerberos'"),
         (["--backend", "local", "--kafka", "3.5.2"], "there is no Kafka '3.5.2' for a stack"),
         (["--backend", "compose", "--kafka", "3.9.2"], "backend compose have a version of their own"),

@@ -7,8 +7,17 @@ from tidemark.processes import ProcessId, end
 from tidemark.stack.local import process_runtime
 from tidemark.stack.local.process_runtime import ProcessRuntime
 from tidemark.stack.packet_rules import packets_of
-from tidemark.stack.registry import Stopped, Target
-from tidemark.stack.suspension import claim, give_back, resume, resume_abandoned, suspend, suspended
+from tidemark.stack.registry import Lease, Stopped, Target
+from tidemark.stack.suspension import (
+    claim,
+    give_back,
+    kill_recorded,
+    killed_by_others,
+    resume,
+    resume_abandoned,
+    suspend,
+    suspended,
+)
 from tidemark.waiting import wait_until
 
 
@@ -148,3 +157,20 @@ def test_a_link_that_another_process_watches_is_neither_watched_nor_given_back(s
     assert "one after the other" in error.value.hint
     assert forgotten == [mine]
     assert [record.target.link for _, record in state.records("stopped", Stopped)] == [theirs]
+
+
+def test_a_kill_is_recorded_for_other_processes_unless_it_fails(state, component, sleeper):
+    state.make()
+    with kill_recorded(state, component()), kill_recorded(state, component("driver", "driver")):
+        recorded = [path.stem for path, _ in state.records("killed", Lease)]
+    assert recorded == ["broker"]
+    assert killed_by_others(state) == set()
+
+    state.add("killed", Lease(owner := sleeper()), "worker-1")
+    assert killed_by_others(state) == {"worker-1"}
+    end([owner], ask_s=0)
+    assert killed_by_others(state) == set()
+
+    with pytest.raises(ContainerEngineError), kill_recorded(state, component("master", "master")):
+        raise ContainerEngineError("the container engine is down")
+    assert not (state.path / "killed" / "master.json").exists()

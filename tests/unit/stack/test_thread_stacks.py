@@ -96,3 +96,14 @@ def test_the_jvm_of_a_container_that_runs_is_asked_by_a_signal_and_no_other(
     assert ContainerRuntime(state).print_stacks(Target(container="tidemark-x-driver")) == said
     asked = [path.partition("/containers/")[2] for path in seen if "/kill" in path]
     assert asked == ([] if said else ["tidemark-x-driver/kill?signal=SIGQUIT"])
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [(0, ""), (3, "the process is gone, or no Java"), (4, "process 7 is suspended (SIGSTOP)")],
+)
+def test_of_an_executor_in_a_container_is_said_why_it_prints_nothing(state, monkeypatch, code, said):
+    monkeypatch.setattr(ContainerRuntime, "_exec", lambda *_: (code, ""))
+    target = Target(ProcessId(7, 1, "boot"), "tidemark-x-worker-1")
+
+    assert ContainerRuntime(state).print_stacks(target) == said

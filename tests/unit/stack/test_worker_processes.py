@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -61,6 +62,17 @@ def test_a_process_that_is_no_jvm_is_not_asked_for_its_threads(run_command, slee
 
     assert run_command("quit", *named(process)) == [3, ""]
     assert process.alive
+
+
+def test_a_jvm_that_is_suspended_is_not_asked_for_its_threads(run_command, sleeper, tmp_path):
+    java = tmp_path / "java"
+    shutil.copy(shutil.which("sleep"), java)
+    process = sleeper(argv=[str(java), "60"])
+    run_command("suspend", *named(process))
+
+    assert run_command("quit", *named(process)) == [4, ""]
+    run_command("resume", *named(process))
+    assert run_command("lives", *named(process)) == [0, ""]
 
 
 def test_a_reused_process_id_is_never_signalled(run_command, sleeper):

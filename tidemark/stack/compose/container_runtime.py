@@ -35,8 +35,8 @@ GONE_S = 60.0
 """Calibration: a killed container is gone within 0.3 s; later only if the disk hangs."""
 _PROGRAM = Path(__file__).parents[1] / "inside" / "worker_processes.py"
 _CONFLICT = 409
-_GONE = 3
-"""The code of inside/worker_processes.py for a process that is gone."""
+_GONE, _STOPPED = 3, 4
+"""The codes of inside/worker_processes.py for a process that is gone, and for one that cannot print: it is stopped."""
 
 
 class ContainerRuntime:
@@ -168,6 +168,8 @@ class ContainerRuntime:
         """SIGQUIT to a JVM: the first process of a container, or one inside it."""
         if target.process is not None:
             code = self._inside(target.container, target.process, "quit")
+            if code == _STOPPED:
+                return f"process {target.process.pid} is suspended (SIGSTOP)"
             return "" if code == 0 else "the process is gone, or no Java"
         known = self._inspect_named(target.container)
         if known is None or not known["State"]["Running"]:
@@ -242,7 +244,9 @@ class ContainerRuntime:
         return [_executor(worker.name, **json.loads(line)) for line in output.splitlines()]
 
     def _inside(self, container: str, process: ProcessId, action: str) -> int:
-        """Run an action on a process inside a container; returns 3 if the process or its container is gone."""
+        """Run an action on a process inside a container; returns 0, or why not: ``_GONE`` (it or its container) or
+        ``_STOPPED``.
+        """
         try:
             code, output = self._exec(
                 container, action, str(process.pid), str(process.start_ticks), process.boot_id
@@ -251,7 +255,7 @@ class ContainerRuntime:
             if _is_out_of_reach(error):
                 return _GONE
             raise
-        if code not in (0, _GONE):
+        if code not in (0, _GONE, _STOPPED):
             raise ContainerEngineError(
                 f"the agent could not {action} process {process.pid} in {container}",
                 detail=output,

@@ -10,7 +10,8 @@ ends with its standard input.
 ``resume ID``     SIGCONT it and its descendants; does nothing if it is gone
 ``kill ID``       SIGKILL it and wait until it is gone; resumes its descendants, which then end by themselves
 ``kill-family ID``  SIGKILL its descendants and it, and wait until it is gone
-``quit ID``       SIGQUIT it, if it is a JVM, which then prints its thread stacks; code 3 if it is gone or none
+``quit ID``       SIGQUIT it, if it is a JVM, which then prints its thread stacks; code 3 if it is gone or none,
+                  code 4 if it is stopped: it would print them only once it is resumed
 ``lives ID``      code 3 if it is gone
 """
 
@@ -27,6 +28,7 @@ from pathlib import Path
 import psutil
 
 GONE = 3
+STOPPED = 4
 FAILED = 1
 _CLASS = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 _WAIT_S = 60.0
@@ -80,6 +82,8 @@ def act(action: str, pid: int, start: tuple[int, str]) -> int:
         if action == "quit":
             if Path(process.exe()).name != "java":
                 return GONE
+            if process.status() == psutil.STATUS_STOPPED:
+                return STOPPED
             process.send_signal(signal.SIGQUIT)
         elif action == "suspend":
             process.send_signal(signal.SIGSTOP)
