@@ -80,8 +80,10 @@ PYTEST_WORDS = (
     "[the command line](cli.md#tidemark-run) describes them under the name in the last column. What it takes as words "
     'is a tuple of them, as `generator=("--aborted", "0.1", "--slices", "24")`; seconds are a number. A test takes the '
     "stack that is up, so for three brokers `tidemark up --brokers 3` comes before pytest. "
-    "`report` and `say` are functions that are told of progress. "
-    "The result has `verdict`, `run_dir`, `trace_sha256` and `command`."
+    "`driver` names a driver of the stack that no other test uses, and `send_modules` sends the project's modules to "
+    "executors. `report`, `say` and `watch` are functions that are told of progress. "
+    "The result has `verdict`, `run_dir`, `trace_sha256` and `command`; `assert_valid()` raises `AssertionError` for "
+    "any verdict but `VALID`, so for `UNKNOWN`, too."
 )
 ON_COMMAND_LINE = {
     "generator": "`--generate`",
@@ -140,7 +142,9 @@ def _cli() -> str:
         "# Command line",
         (
             "What `--help` of each command says. In a checkout the command is `.venv/bin/tidemark`; "
-            "`tidemark producers` is `python -m producers`. [Exit codes](exit-codes.md) are the same for all."
+            "`tidemark producers` is `python -m producers`. Of the [exit codes](exit-codes.md) 2, "
+            "4 and 130 mean the same for all; those of a campaign, `contract`, `diagnose` and `versions` are in their "
+            "help."
         ),
     ]
     for program, module in programs.items():

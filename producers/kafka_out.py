@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from types import MappingProxyType, TracebackType
 from typing import Self
 
@@ -34,6 +35,9 @@ POLL_EVERY = 2_000
 QUEUE_RECORDS = 200_000
 LARGEST_BYTES = 100_000_000
 """Above any limit of a broker, which decides how large a record may be (``max.message.bytes`` of the topic)."""
+
+ABORT_S = 5.0
+"""How long rolling back after an error may take. Calibration: 10 ms; where no broker answers, all of it."""
 
 _POLL_S = 0.1
 
@@ -82,7 +86,11 @@ class KafkaOut:
     def __exit__(
         self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
+        """After an error roll back an open transaction, which would block readers of committed records for minutes."""
         if kind is not None:
+            if (second := self._transactions.opened) is not None:
+                with suppress(KafkaException):  # none is open, or no broker answers
+                    second.abort_transaction(ABORT_S)
             for producer in self._producers():
                 producer.purge()
 

@@ -1,6 +1,6 @@
 """Every error that tidemark reports to its user.
 
-Imports nothing. An error says what happened (with the value), why (``detail``) and what to do (``hint``), and has the
+An error says what happened (with the value), why (``detail``) and what to do (``hint``), and has the
 exit code of the command line:
 
     TidemarkError

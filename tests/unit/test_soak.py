@@ -274,7 +274,7 @@ def test_a_finding_or_a_run_that_failed_is_not_overlooked():
 
 ASKED = shown.Asked(
     "tidemark soak --seed 7 --markdown FILE", [("kill driver", "written"), ("kill broker", "planned")],
-    impossible=["kill leader"],
+    impossible=["kill leader"], stack="backend local, 3 brokers",
 )  # fmt: skip
 
 
@@ -286,9 +286,13 @@ def test_the_document_says_what_was_done_where_and_what_never_was():
     text = document(ran(0, [fault(), fault("broker@planned", injected=False, recovery_s=None)]))
 
     assert "Made by `tidemark soak --seed 7 --markdown FILE`" in text
+    assert "\nSpark 4.2.0, Kafka ?, backend local, 3 brokers, " in text
     assert "| kill driver | written | 1 | 1 | - |" in text
     assert "| kill broker | planned | - | - | 1 |" in text
-    assert "1 of 2 faults were injected; counted with each join, 1 of 2." in text
+    assert (
+        "Of 2 combinations of a fault and a commit point 1 were injected; counted with each join, 1 of 2."
+        in text
+    )
     assert "Not possible on this stack: kill leader." in text
 
 
@@ -340,7 +344,7 @@ def test_pairs_that_overlapped_are_counted_and_those_that_never_did_are_named():
     text = shown.markdown(soak, {}, asked)
     assert "| pause broker at written | kill driver at written | 2 | 2 | inner |" in text
     assert "| kill broker at planned | kill driver at planned | - | 1 | - |" in text
-    assert "2 of 4 pairs were met, 2 never." in text
+    assert "Of 4 pairs 2 overlapped, 2 never." in text
     never = "kill driver at planned, kill master at planned"
     assert f"| kill broker at planned | 2 | 2 | {never} |" in text
     titles = {one.title: one.rows for one in shown.facts(soak, {}, asked).tables}
@@ -406,7 +410,7 @@ def test_the_document_names_inconclusive_runs_and_what_does_not_hold():
 def test_the_document_of_a_soak_without_runs_says_so():
     text = document()
     assert "**too much missed or failed**" in text
-    assert "0 of 2 faults were injected" in text
+    assert "Of 2 combinations of a fault and a commit point 0 were injected" in text
 
 
 def judged(**fields):

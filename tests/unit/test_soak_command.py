@@ -83,8 +83,8 @@ def test_each_run_has_a_line_and_what_all_add_up_to_so_far(soaked):
 
     said = result.stderr.splitlines()
     assert said[0].startswith("run   0  inner        spark         VALID  2 of 2 faults, 100 rows")
-    assert said[1] == "1.5 of 30 minutes: 2 faults, 0 missed, 150 rows judged, nothing found"
-    assert said[3] == "1.5 of 30 minutes: 3 faults, 0 missed, 300 rows judged, duplicate_rows 2"
+    assert said[1] == "1.5 of 30 minutes: 2 faults, 0 not injected, 150 rows judged, nothing found"
+    assert said[3] == "1.5 of 30 minutes: 3 faults, 0 not injected, 300 rows judged, duplicate_rows 2"
     assert "evidence: run-1; reproduce: tidemark run inner" in result.stdout
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import traceback
 from typing import Annotated, NoReturn
 
 import typer
@@ -30,7 +31,7 @@ from tidemark.cli import (
     trace_commands,
     versions_commands,
 )
-from tidemark.errors import EXIT_INTERRUPTED, TestbedError, TidemarkError
+from tidemark.errors import EXIT_INTERRUPTED, EXIT_TESTBED, TestbedError, TidemarkError
 
 app = typer.Typer(
     name="tidemark",
@@ -76,7 +77,11 @@ def _refuse_a_mixture() -> None:
 
 
 def main() -> NoReturn:
-    """Run the command line and leave with its exit code; an error is three lines, never a traceback."""
+    """Run the command line and leave with its exit code.
+
+    An error is three lines, also one of the system, as of a disk that is full; an error of tidemark's own has a
+    traceback. Both are exit code 4: 1 would say that a finding is there.
+    """
     _refuse_a_mixture()
     # Of a job in the background a shell may have SIGINT ignored; SIGTERM ends it all the same.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -88,4 +93,29 @@ def main() -> NoReturn:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(EXIT_INTERRUPTED)
+    except OSError as error:
+        print(f"error: {_of_system(error)}", file=sys.stderr)
+        sys.exit(EXIT_TESTBED)
+    except Exception as error:  # noqa: BLE001 (whatever it is, it is no finding)
+        traceback.print_exc()
+        print(f"error: {_of_its_own(error)}", file=sys.stderr)
+        sys.exit(EXIT_TESTBED)
     sys.exit(0)
+
+
+def _of_its_own(error: Exception) -> TestbedError:
+    return TestbedError(
+        f"tidemark itself failed: {type(error).__name__}",
+        detail="the traceback above says where; nothing was judged by it",
+        hint="report it, with the command and the traceback",
+    )
+
+
+def _of_system(error: OSError) -> TestbedError:
+    """An error of the system in the words of the others."""
+    where = f"{str(error.filename)!r}: " if error.filename is not None else ""
+    return TestbedError(
+        f"{where}{error.strerror or error}",
+        detail="the system refuses what tidemark asked of it",
+        hint="see to the rights of the folder, and to the space on its disk, and run the command again",
+    )

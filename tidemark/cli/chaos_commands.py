@@ -128,13 +128,13 @@ def chaos_command(
 
 
 def soak_command(
-    minutes: Annotated[float, typer.Option(min=0.1, help="For how long; the last run is ended.")] = 30.0,
+    minutes: Annotated[float, typer.Option(min=0.1, help="For how long; a run that has begun is completed.")] = 30.0,
     seed: Annotated[int, typer.Option(help="What is generated, and which faults are injected.")] = 1,
     impressions: Annotated[int, typer.Option(min=1, help="Impressions of each run.")] = 20_000,
     faults: Annotated[int, typer.Option(min=1, help="Faults of each run.")] = 12,
     only: Annotated[
         list[str] | None,
-        typer.Option(help="Only this fault, as in a schedule: broker:cut, or driver@written; repeatable."),
+        typer.Option(help="Only this fault, COMPONENT[:ACTION][@POINT]: broker:cut, or driver@written; repeatable."),
     ] = None,
     pipeline: InTurn = None, sink: SinksInTurn = None, folder: Evidence = None, shrink: ShrinkTime = SHRINK,
     keep_checkpoint: KeepCheckpoint = False, recover_within: RecoverWithin = "", progress: Progress = "",
@@ -146,7 +146,7 @@ def soak_command(
     Join, sink, input and state store change from run to run: docs/howto/inject-faults.md.
     Afterwards each run with a finding that is no known defect of Spark is made smaller, beside its evidence.
     Exit code 0 if nothing was found that is no known defect of Spark, no run failed and at most one fault in twenty
-    missed its point; 1 if something was found; 130 if it was ended before its time; 3 otherwise.
+    was not injected; 1 if something was found; 3 if not, but more failed; 4 if the stack was stopped; 130 after Ctrl-C.
     """
     from tidemark.campaigns.soak import JOINS, SoakOptions, soak
     from tidemark.reports import soak_report as shown
@@ -283,4 +283,7 @@ def _asked(command: str, spec: StackSpec, only: Sequence[str]) -> Asked:
     possible = {part: label for part, label in labels.items() if can(part)}
     pairs = [(first.label, then.label) for first, then in drawn_pairs() if {first, then} <= possible.keys()]
     known = [(label, part.point) for part, label in possible.items()]
-    return shown.Asked(command, known, pairs, sorted({*labels.values()} - {*possible.values()}), INPUTS)
+    on = f"backend {spec.backend}, {spec.brokers} broker{'s' if spec.brokers > 1 else ''}"
+    return shown.Asked(
+        command, known, pairs, sorted({*labels.values()} - {*possible.values()}), INPUTS, stack=on
+    )

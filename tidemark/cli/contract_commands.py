@@ -1,7 +1,7 @@
 """``tidemark contract PIPELINE``: what a pipeline promises, and whether its plan is that of such a join.
 
-The plan is made by a driver of the stack; nothing is started, no topic is needed. With ``--since`` it is held against
-the contract that the query had before, and no plan is made.
+The plan is made by a driver of the stack; no query is started, no topic is needed. With ``--since`` the contract is
+compared with the one that the query had before, and no plan is made.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Since = Annotated[
     typer.Option(
         metavar="OLD",
         help="Say what becomes of a query that goes on, from its checkpoint, with this contract in the place of OLD: a"
-        " pipeline or a contract as PIPELINE is, or the directory of a run or an audit.",
+        " pipeline or a contract as PIPELINE is, or the directory of a run or an audit. Code is not compared.",
     ),
 ]
 OfCheckpoint = Annotated[
@@ -81,9 +81,8 @@ def contract_command(
     Exit code 0, or 1 where contract and plan differ.
 
     With --draft the contract is made from the plan, with questions; there is nothing to compare then.
-
-    With --since no plan is made: exit code 1 if the changed query has wrong rows, is refused by Spark, or does not
-    get a setting that is asked for.
+    With --since the contracts alone are compared: first run the command without it. Exit code 1 if the changed query
+    has wrong rows, is refused, or lacks a setting that is asked for; 0 if it may go on from the old checkpoint.
     """
     from tidemark.runner import PipelineCode
 
@@ -92,6 +91,7 @@ def contract_command(
     _must_fit_together(
         (draft and bool(settings or jar_files or coordinates), "--draft is given, and --conf, --jars or --packages",
          "leave them out: a draft is made without; `tidemark contract` compares the contract with the plan under them"),
+        (draft and as_json, "--draft and --json are given", "leave out --json: a draft is Python"),
         (draft and since is not None, "--draft and --since are given",
          "keep the draft in a file, and compare that: tidemark contract FILE.py --since OLD"),
         (since is not None and bool(jar_files or coordinates), "--since and --jars or --packages are given",
@@ -190,8 +190,10 @@ def _say_changes(changes: Sequence[RestartChange], *, as_json: bool) -> None:
     for one in changes:
         typer.echo(f"{one.effect}: {one.what}\n  from:     {one.before}\n  to:       {one.after}")
         typer.echo(f"  why:      {one.reason}\n  hint:     {one.remedy}")
+    one_only = len(changes) == 1
     typer.echo(
-        f"{len(changes)} change{'' if len(changes) == 1 else 's'} that matter{'s' if len(changes) == 1 else ''}"
+        f"{len(changes)} change{'' if one_only else 's'} that matter{'s' if one_only else ''}; the code was not looked"
+        " at: `tidemark contract` without --since compares it with its contract"
     )
 
 

@@ -61,7 +61,7 @@ def fuzz_command(
     kept, budget_s = folder or paths.runs_dir() / "fuzz", shrink_budget(shrink)
     seeded = campaign(journal=log, resume=resume, keep_going=keep_going)
     command = _typed(first, seeds, workers, keep_going=keep_going, spark=spark)
-    more = resumed(command if folder is None else f"{command} --folder {shlex.quote(str(folder))}", log)
+    more = resumed(_on_this_machine(command, spark, folder), log)
     page, versions = FactsWriter(kept), dict[str, str]()
 
     def so_far() -> fuzz_report.Fuzzed:
@@ -95,10 +95,17 @@ def _index_of_what_ended(seeded: Fuzz, folder: Path) -> Iterator[None]:
 
 
 def _typed(first: int, seeds: int, workers: int, *, keep_going: bool, spark: Path | None) -> str:
-    """The command of a fuzz, with what decides which seeds are run."""
+    """The command of a fuzz, with what decides which seeds are run; a document names no path of this machine."""
     command = f"tidemark fuzz --first {first} --seeds {seeds} --workers {workers}"
     command += " --keep-going" if keep_going else ""
     return command + (" --spark PYTHON" if spark is not None else "")
+
+
+def _on_this_machine(command: str, spark: Path | None, folder: Path | None) -> str:
+    """The same command with its paths."""
+    if spark is not None:
+        command = command.replace("--spark PYTHON", f"--spark {shlex.quote(str(spark))}")
+    return command if folder is None else f"{command} --folder {shlex.quote(str(folder))}"
 
 
 def _found(seeded: Fuzz) -> Iterator[RedItem]:

@@ -14,7 +14,7 @@ import typer
 
 from tidemark.cli.live_view import is_live
 from tidemark.cli.shared_options import AsJson, seconds_of
-from tidemark.errors import EXIT_INTERRUPTED
+from tidemark.errors import EXIT_INTERRUPTED, UsageError
 
 if TYPE_CHECKING:
     from tidemark.campaigns.shrink.red_run import RedRun
@@ -27,11 +27,15 @@ FindingNumber = Annotated[
     typer.Option(
         metavar="N",
         help="Which finding to show, from 1, in the order of verdict.json; default: the first that no known defect"
-        " explains, else the first; those of the trace come before those of a sentinel.",
+        " explains, else the first; those of the trace come before those of a sentinel, and last come those that"
+        " nothing smaller shows.",
     ),
 ]
 ExpectedToFail = Annotated[
-    bool, typer.Option("--xfail", help="Mark the test as one that is expected to fail (strict).")
+    bool,
+    typer.Option(
+        "--xfail", help="Mark the test as one that is expected to fail (strict); offline there is no test."
+    ),
 ]
 Offline = Annotated[
     bool,
@@ -87,15 +91,15 @@ def shrink_command(
     """
     if offline and pipeline is not None:
         raise typer.BadParameter("with --offline nothing is run", param_hint="--pipeline")
-    budget_s, folder = seconds_of(budget), to or directory.with_name(f"{directory.resolve().name}-shrunk")
-    asked = _Asked(budget_s, seed, resume, xfail, as_json)
+    asked = _Asked(seconds_of(budget), seed, resume, xfail, as_json)
+    folder = _free_folder(to or directory.with_name(f"{directory.resolve().name}-shrunk"), resume=resume)
     try:
         if offline or (pipeline is None and _is_audit(directory)):
             _shrink_offline(directory, finding, folder, asked)
             return
         found, notes = _shrink(_Red(directory, finding, pipeline), folder, asked)
     except KeyboardInterrupt:
-        print(f"interrupted; the best so far is in {folder}; go on with --resume", file=sys.stderr)
+        print(_interrupted(folder), file=sys.stderr)
         raise typer.Exit(EXIT_INTERRUPTED) from None
     if as_json:
         import json
@@ -103,8 +107,8 @@ def shrink_command(
         from tidemark.campaigns.shrink.shrunk_files import as_json as described
 
         typer.echo(json.dumps({**described(found), "folder": str(folder), "notes": notes}))
-        return
-    _print(found, folder, notes)
+    else:
+        _print(found, folder, notes)
 
 
 @dataclass(frozen=True)
@@ -152,8 +156,13 @@ def _shrink_offline(directory: Path, finding: int | None, folder: Path, asked: _
     )
     from tidemark.campaigns.shrink.shrink_campaign import ShrinkOptions
 
+    if asked.xfail:
+        raise UsageError(
+            "--xfail marks a test, and none is written offline",
+            detail="evidence is made smaller there, not a run",
+            hint="leave out --xfail; a run without --offline, or an audit with --pipeline FILE.py, has a test",
+        )
     red = read_red_evidence(directory, finding)
-    _must_be_free(folder, resume=asked.resume)
     with _progress(quiet=asked.quiet) as (say, progress):
         options = ShrinkOptions(folder, asked.budget_s, asked.resume, asked.seed, say, progress)
         found = shrink_evidence(red, options)
@@ -171,7 +180,6 @@ def _shrink(one: _Red, folder: Path, asked: _Asked) -> tuple[ShrunkRun, list[str
     from tidemark.stack import lease, spec_to_lease
 
     red = one.read()
-    _must_be_free(folder, resume=asked.resume)
     with lease(spec_to_lease(red.python)) as stack, _progress(quiet=asked.quiet) as (say, progress):
         options = ShrinkOptions(folder, asked.budget_s, asked.resume, asked.seed, say, progress)
         return shrink_on(stack, red, options, xfail=asked.xfail)
@@ -188,15 +196,29 @@ def shrink_on(
     return found, write_shrunk(found, options.folder, xfail=xfail)
 
 
-def _must_be_free(folder: Path, *, resume: bool) -> None:
-    from tidemark.errors import UsageError
+def _interrupted(folder: Path) -> str:
+    from tidemark.campaigns.shrink.trial_journal import TRIALS
 
+    how = "; go on with --resume" if (folder / TRIALS).is_file() else ""
+    return f"interrupted; {what_is_there(folder)}{how}"
+
+
+def what_is_there(folder: Path) -> str:
+    """What a search that was interrupted has left in its folder."""
+    from tidemark.campaigns.shrink.case_files import TRACE
+
+    return f"the best so far is in {folder}" if (folder / TRACE).is_file() else "nothing was made smaller yet"
+
+
+def _free_folder(folder: Path, *, resume: bool) -> Path:
+    """The folder, if nothing is in it, or it is gone on with."""
     if not resume and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(
             f"{str(folder)!r} is there already",
             detail="what was made smaller before is not overwritten",
             hint="go on with it by --resume, or name a new folder: --to DIR",
         )
+    return folder
 
 
 @contextmanager

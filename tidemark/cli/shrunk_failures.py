@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from tidemark.cli.shared_options import seconds_of
-from tidemark.cli.shrink_commands import shrink_on
+from tidemark.cli.shrink_commands import shrink_on, what_is_there
 from tidemark.errors import TidemarkError
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def shrink_items(items: Iterable[RedItem], stack: Stack, budget_s: float, say: C
             found, _ = shrink_on(stack, item.read(item.run_dir), ShrinkOptions(folder, budget_s, say=say))
             say(f"{item.name}: {found.before}; made smaller: {found.after}; {folder}")
         except KeyboardInterrupt:
-            say(f"interrupted; the best so far of {item.name} is in {folder}")
+            say(f"interrupted at {item.name}; {what_is_there(folder)}")
             return
-        except TidemarkError as error:
+        except (TidemarkError, OSError) as error:
             say(f"{item.name} was not made smaller: {error}")

@@ -111,7 +111,10 @@ def up_command(
     shared_dir: SharedDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Start the stack, or reuse the running one; it lives until `tidemark down`."""
+    """Start the stack, or reuse the running one if it was asked for in the same way; it lives until `tidemark down`.
+
+    A running stack with other settings, say another number of brokers, is ended first, with its topics, unless in use.
+    """
     from tidemark.formats.client_settings import conf_from_environment
     from tidemark.stack import StackSpec, up
     from tidemark.stack.backend_choice import backend_to_start
@@ -125,8 +128,9 @@ def up_command(
         login = "" if conf is None else str(conf.absolute())
         shared = str((shared_dir or Path()).absolute())
         external = External(bootstrap, remote, shared, bootstrap_inside, login, kafka_conf_inside)
-    elif kafka_conf is not None or kafka_conf_inside:
-        raise _no_login_to_name(chosen)
+        _must_be_own(chosen, workers=(workers, 2), brokers=(brokers, 1), kafka_port=(kafka_port, None))
+    else:
+        _must_not_be_external(chosen, kafka_conf, kafka_conf_inside, bootstrap_inside)
     spec = StackSpec(
         chosen, spark or Path(sys.executable), workers, kafka_port, brokers, external,
         registry=registry, kafka=kafka, kafka_security=kafka_security,
@@ -137,12 +141,31 @@ def up_command(
     typer.echo(json.dumps(described) if as_json else "\n".join(_up_lines(described)))
 
 
-def _no_login_to_name(backend: str) -> UsageError:
-    return UsageError(
-        f"--kafka-conf is given, and the backend is {backend}",
-        detail="it has the login of a Kafka that somebody else operates",
-        hint="for brokers of a stack of your own that want a login: --kafka-security",
-    )
+def _must_be_own(backend: str, **options: tuple[int | None, int | None]) -> None:
+    """Refuse what says how a stack is made where somebody else made it; of each option its value and the default."""
+    for name, (given, default) in options.items():
+        if given != default:
+            raise UsageError(
+                f"--{name.replace('_', '-')} is given, and the backend is {backend}",
+                detail="tidemark starts nothing of an external stack",
+                hint="leave it out",
+            )
+
+
+def _must_not_be_external(backend: str, conf: Path | None, conf_inside: str, bootstrap_inside: str) -> None:
+    """Refuse what says how a stack of somebody else is reached."""
+    if conf is not None or conf_inside:
+        raise UsageError(
+            f"--kafka-conf is given, and the backend is {backend}",
+            detail="it has the login of a Kafka that somebody else operates",
+            hint="for brokers of a stack of your own that want a login: --kafka-security",
+        )
+    if bootstrap_inside:
+        raise UsageError(
+            f"--bootstrap-inside is given, and the backend is {backend}",
+            detail="it is Kafka's address for the Spark of an external stack",
+            hint="leave it out, or give --backend external with --bootstrap, --remote and --shared-dir",
+        )
 
 
 def _up_lines(described: dict[str, Any]) -> Iterator[str]:

@@ -69,16 +69,12 @@ def replay_command(
     with TraceReader(trace) as reader:
         header = reader.header
     chosen = _pace(pace or header.pace)
-    if chosen == "stepped" and checkpoint is None:
-        raise UsageError(
-            "the pace 'stepped' publishes a slice when the one before has been processed",
-            hint="name the checkpoint of the query to follow (--checkpoint DIR), or give --pace backlog",
-        )
+    _must_be_of_pace(chosen, checkpoint, speed)
     broker, conf = broker_and_conf(bootstrap, kafka_conf)
     topics = _topics(topic, list(header.topics))
     if create:
         _create_missing(broker, header, topics)
-    if checkpoint is not None and chosen == "stepped":
+    if checkpoint is not None:
         from tidemark.runner.trace_replay import ReplayOptions, replay_stepped
 
         with _bar("slices published", as_json) as report:
@@ -103,6 +99,25 @@ def replay_command(
     code = replay_by_itself(arguments)
     if code:
         raise typer.Exit(code)
+
+
+def _must_be_of_pace(chosen: str, checkpoint: Path | None, speed: float) -> None:
+    """Refuse options that say something of another pace, and ``stepped`` without a checkpoint."""
+    if chosen == "stepped" and checkpoint is None:
+        raise UsageError(
+            "the pace 'stepped' publishes a slice when the one before has been processed",
+            hint="name the checkpoint of the query to follow (--checkpoint DIR), or give --pace backlog",
+        )
+    for is_given, option, needed in (
+        (checkpoint is not None, "--checkpoint", "stepped"),
+        (speed != 1.0, "--speed", "timed"),
+    ):
+        if is_given and chosen != needed:
+            raise UsageError(
+                f"{option} is given, and the pace is {chosen!r}",
+                detail=f"it says something of the pace {needed!r} alone",
+                hint=f"leave it out, or give --pace {needed}",
+            )
 
 
 def record_command(

@@ -1,14 +1,16 @@
 """A schedule of faults: the words that ask for them, and the plan that a seed makes of it.
 
 A schedule is written in words, ``driver@written*2,executor@half-written,broker~1.5``: a component, an action (``kill``
-if none is given), the commit point, the duration (seconds, of a pause or an outage), and how often: so many times, or
-batch after batch until something holds (``executor*until=30s``, ``executor*until=10batches``). The seed alone decides
-which batch is hit, or hit first. Some actions have an amount: ``broker:delay=500ms@planned~3``.
+if none is given), the commit point, the duration, and how often: so many times, or batch after batch until something
+holds (``executor*until=30s``, ``executor*until=10batches``). The duration is in seconds: of a pause, of an outage (a
+worker, master or broker that is killed) or of a fault of the network. The seed alone decides which batch is hit, or hit
+first. Some actions have an amount: ``broker:delay=500ms@planned~3``.
 
 Faults that overlap are joined by ``+``: in ``broker:pause@written~2+driver@written`` the driver is killed while the
-broker is paused. All of them hit the same batch, each while those before it are in effect. A pause or an outage is in
-effect until it is over, a kill of a driver or an executor until the batch that it hit is committed: what follows the
-kill of a driver is injected while the next driver runs the batch again. A count behind the last is that of all of them.
+broker is paused. All of them hit the same batch, each while those before it are in effect. A pause, an outage or a
+fault of the network is in effect until it is over, a kill of a driver or an executor until the batch that it hit is
+committed: what follows the kill of a driver is injected while the next driver runs the batch again. A count behind the
+last is that of all of them.
 """
 
 from __future__ import annotations

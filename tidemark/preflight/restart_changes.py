@@ -18,6 +18,7 @@ from tidemark.formats.contract import Bound, Contract, JoinKind, Side, Term
 from tidemark.formats.record_fields import STRING, Field
 from tidemark.formats.time_forms import ISO
 from tidemark.oracle.compare.wording import bound_text, term_text
+from tidemark.oracle.spark.pushdown import as_planned, place
 
 KEY_NOT_COMPATIBLE = "[STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE]"
 VALUE_NOT_COMPATIBLE = "[STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE]"
@@ -128,7 +129,10 @@ def _columns_of_the_state(old: Contract, new: Contract) -> Iterator[RestartChang
 
 
 def _columns(contract: Contract, number: int) -> list[str]:
-    """What a side's rows have in the state: what comes out, is joined by, or is compared with the other side."""
+    """What a side's rows have in the state: what comes out, is joined by, or is compared in the join.
+
+    A condition on one side is in the join if that side is preserved; else Spark makes it a filter before the join.
+    """
     side, output = _of(contract, number), contract.output
     is_out = number == LEFT or contract.kind is not JoinKind.LEFT_SEMI
     refs = (output.left_ref, output.right_ref)[number] or ()
@@ -138,6 +142,7 @@ def _columns(contract: Contract, number: int) -> list[str]:
         if one.left is not None and one.right is not None
     ]
     compared = [name for one in both if (name := (one.left, one.right)[number]) is not None]
+    compared += [one.field for one in place(as_planned(contract)).early[number]]
     return list(dict.fromkeys((*((side.id,) if is_out else ()), *side.keys, side.time, *compared, *refs)))
 
 

@@ -17,7 +17,7 @@ from tidemark.errors import BrokenEvidence
 from tidemark.formats.evidence import RunDirectory
 from tidemark.formats.faults import Fault, overlaps
 from tidemark.formats.manifest import Manifest
-from tidemark.formats.run_notes import MADE_SMALLER, NOT_COMPARED, split_slice
+from tidemark.formats.run_notes import CHECKPOINT, GAPS, MADE_SMALLER, NOT_COMPARED, split_slice
 from tidemark.oracle import Verdict
 from tidemark.oracle.audit_account import AuditAccount
 from tidemark.oracle.causes.cause_lines import first_read
@@ -103,7 +103,7 @@ def summary_lines(verdict: Verdict, faults: Sequence[Fault]) -> Iterable[tuple[s
     yield from audited_batches(verdict)
     yield "rows in", _list([(n["rows_in"], ""), *((n[f"{topic}_in"], topic) for topic in topics)])
     yield "late", f"{n['late']:,} ({share:.1f} %), dropped by the watermark"
-    yield "unreadable", f"{n['unreadable']:,}, filtered out below the watermark"
+    yield "unreadable", f"{n['unreadable']:,}, filtered out upstream of the watermark"
     yield "without a key", f"{n['null_key']:,}"
     yield "sent twice", f"{n['duplicate_events']:,} by their producer"
     if verdict.kind == "chain":
@@ -114,7 +114,9 @@ def summary_lines(verdict: Verdict, faults: Sequence[Fault]) -> Iterable[tuple[s
         yield "matched", f"{n['joined_rows']:,} joined rows of {n['matched']:,} matched left rows"
     if "null_row_after_eviction" in verdict.goals or (is_audit and "outer" in verdict.kind):
         yield "NULL rows", f"{n['null_rows']:,}"
-    permitted, not_permitted = n["duplicates_permitted"], verdict.findings_total.get("duplicate_rows", 0)
+    totals = verdict.findings_total
+    permitted = n["duplicates_permitted"]
+    not_permitted = totals.get("duplicate_rows", 0) + totals.get("repeated_semi_rows", 0)
     yield "duplicates", repeats(verdict) if is_audit else f"{permitted:,} permitted, {not_permitted:,} not"
     batches = [(n["data_batches"], "with data"), (n["no_data_batches"], "without")]
     batches += [(n["batches_run_again"], "run again")] if n["batches_run_again"] else []
@@ -234,7 +236,9 @@ def notes_of_a_run(manifest: Manifest) -> list[str]:
     """The notes of a manifest that a reader needs, as lines."""
     found = manifest.notes
     split = [number for note in found if (number := split_slice(note)) is not None]
-    told = [f"note: {note}" for note in found if note.startswith((MADE_SMALLER, NOT_COMPARED))]
+    told = [
+        f"note: {note}" for note in found if note.startswith((CHECKPOINT, GAPS, MADE_SMALLER, NOT_COMPARED))
+    ]
     if split:
         which = f"slice {split[0]} was" if len(split) == 1 else f"slices {', '.join(map(str, split))} were"
         told.append(

@@ -40,6 +40,8 @@ def audit_lines(verdict: Verdict) -> Iterator[tuple[str, str]]:
         )
     if deleted := n.get("deleted_records", 0):
         yield "deleted", f"{deleted:,} records that the query read"
+    if removed := n.get("removed_records", 0):
+        yield "compacted", f"{removed:,} offsets that the query read have no record, and may have had one"
 
 
 def audited_batches(verdict: Verdict) -> Iterator[tuple[str, str]]:

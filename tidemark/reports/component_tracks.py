@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 import msgspec
 
 from tidemark.formats.evidence import ExecutorAssignment
-from tidemark.formats.faults import Fault, FaultAction, FaultComponent
+from tidemark.formats.faults import NETWORK_ACTIONS, Fault, FaultAction, FaultComponent
 from tidemark.formats.time_forms import journal_ms
 
 Span = tuple[int, int]
@@ -70,10 +70,14 @@ def _components(fault: Fault, executors: Set[str]) -> list[str]:
     proof = fault.proof
     if fault.component is FaultComponent.DRIVER:
         return ["driver"]
-    if fault.component is FaultComponent.EXECUTORS:
+    if fault.component is FaultComponent.EXECUTORS or (
+        fault.component is FaultComponent.EXECUTOR and fault.action in NETWORK_ACTIONS
+    ):
+        # A link is that of a worker, with all its executors; the one in `executor_id` only kept the batch at its point.
         found = proof.get("executor_ids")
         names = found if isinstance(found, list) else []
-        return [_named(one, executors) for one in names] or ["all executors"]
+        every = "all executors" if fault.component is FaultComponent.EXECUTORS else "executor"
+        return [_named(one, executors) for one in names] or [every]
     if fault.component is FaultComponent.EXECUTOR:
         return [_named(proof["executor_id"], executors)] if "executor_id" in proof else ["executor"]
     return [str(proof.get("component_name", fault.component))]
@@ -141,7 +145,7 @@ def _restarted(whole: Span, killed_ms: Iterable[int], begins: Sequence[int]) -> 
 
 def _killed(faults: Iterable[FaultView]) -> Iterable[tuple[str, int]]:
     for fault in faults:
-        if fault.at_ms is not None and str(FaultAction.PAUSE) not in fault.label:
+        if fault.at_ms is not None and fault.label.startswith(f"{FaultAction.KILL} "):
             yield from ((name, fault.at_ms) for name in fault.components)
 
 

@@ -134,10 +134,11 @@ def account_of_audit(run: Evidence) -> AuditedRows | str:
     next_ms = last_ms if about.next_watermark_ms is None else about.next_watermark_ms
     level = level_of(run.output(), history.manifest.query_id, has_refs=history.contract.output.has_refs).level
     notes = ["the rows of an audit are followed by the watermarks of the query's log"]
-    if any(audited.deleted):
+    if audited.may_lack_any:
+        gone = sum((*audited.deleted, *audited.removed))
         notes.append(
-            f"{sum(audited.deleted):,} records were deleted from the topics: rows that were joined with them look as if"
-            " they had no partner"
+            f"{gone:,} records were deleted from the topics, or may have been: rows that were joined with them look as"
+            " if they had no partner"
         )
     found_ms = [*watermarks_ms, max(next_ms, last_ms)]
     # The state of an audit is a part of one, after one batch.

@@ -34,15 +34,15 @@ def so_far(soak: Soak) -> str:
     said = soak.summary()
     found = _list(said["findings"]) or "nothing found"
     return (
-        f"{said['minutes']} of {soak.options.minutes:g} minutes: {said['faults']} faults, {said['missed']} missed,"
-        f" {said['rows_judged']:,} rows judged, {found}"
+        f"{said['minutes']} of {soak.options.minutes:g} minutes: {said['faults']} faults, {said['missed']} not"
+        f" injected, {said['rows_judged']:,} rows judged, {found}"
     )
 
 
 def lines(soak: Soak) -> Iterator[str]:
     """The summary."""
     for name, value in soak.summary().items():
-        yield f"{name.replace('_', ' '):<22} {_shown(value)}"
+        yield f"{_label(name):<22} {_shown(value)}"
     for name, found in soak.recovery().items():
         if " at " in name:
             spread = ", ".join(f"{which} {found[which]:.1f}" for which in TIMES)
@@ -66,7 +66,7 @@ class Asked:
     """What was typed, and what could be drawn: faults (label, point), and pairs that overlap (``FAULT at POINT``).
 
     ``impossible`` are the labels of faults that the stack cannot have; ``inputs`` has for the name of each input the
-    words that make the generator give it.
+    words that make the generator give it. ``stack`` is the backend, and how many brokers there are.
     """
 
     command: str
@@ -74,51 +74,56 @@ class Asked:
     pairs: Sequence[tuple[str, str]] = ()
     impossible: Sequence[str] = ()
     inputs: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    stack: str = ""
 
 
 def markdown(soak: Soak, versions: Mapping[str, str], asked: Asked) -> str:
     """The document."""
     sections = (
-        _opening(soak, versions, asked.command), _points(soak, asked), _pairs(soak, asked.pairs),
+        _opening(soak, versions, asked), _points(soak, asked), _pairs(soak, asked.pairs),
         _recovery(soak), _joins(soak), _inputs(soak, asked), _runs(soak),
     )  # fmt: skip
     return "\n".join([line for section in sections for line in section])
 
 
-def _opening(soak: Soak, versions: Mapping[str, str], command: str) -> Iterator[str]:
+def _opening(soak: Soak, versions: Mapping[str, str], asked: Asked) -> Iterator[str]:
     said = soak.summary()
     outcome = {0: "it holds", 1: "something was found"}.get(soak.exit_code, "too much missed or failed")
-    of = f"Spark {versions.get('spark', '?')}, Kafka {versions.get('kafka', '?')}"
     yield from (
         "# Joins under faults",
         "",
-        f"Made by `{command}`:",
+        f"Made by `{asked.command}`:",
         "run after run on one stack, each with a join, a sink, a trace and a schedule of faults of its seed; every",
         "fault is proved in the journal of its run, every row is judged. A soak holds if nothing is found that is no",
-        "known defect of Spark, no run fails, and at most one fault in twenty misses its point. A run with a miss is",
-        "`UNKNOWN`; all its rows are judged.",
+        "known defect of Spark, no run fails, and at most one fault in twenty is not injected. A run in which one was",
+        "not is `UNKNOWN`; all its rows are judged.",
         "",
-        f"{of}, {said['minutes']} minutes: **{outcome}**.",
+        f"{_ran_on(versions, asked)}, {said['minutes']} minutes: **{outcome}**.",
         "",
     )
     for name, value in said.items():
         if name not in ("minutes", "kinds", "recovery_s"):
-            yield f"- {name.replace('_', ' ')}: {_shown(value)}"
+            yield f"- {_label(name)}: {_shown(value)}"
     yield ""
+
+
+def _ran_on(versions: Mapping[str, str], asked: Asked) -> str:
+    of = f"Spark {versions.get('spark', '?')}, Kafka {versions.get('kafka', '?')}"
+    return f"{of}, {asked.stack}" if asked.stack else of
 
 
 def _points(soak: Soak, asked: Asked) -> Iterator[str]:
     """Faults that were done, by point and join; what never was has a line, too."""
     faults = asked.faults
     pipelines = sorted({one.pipeline for one in soak.runs})
-    yield from ("## What was done, at which point", "")
+    yield from (f"## {POINTS_TITLE}", "")
     rows = _point_rows(soak, faults, pipelines)
-    yield from table(("fault", "point", *(f"{name}:" for name in (*pipelines, "done", "missed"))), rows)
+    yield from table(("fault", "commit point", *(f"{name}:" for name in (*pipelines, *POINTS_TAIL))), rows)
     done = {(met["fault"], met["point"], met["join"]) for met in soak.coverage() if met["done"]}
     each = [[(fault, point, name) in done for name in pipelines] for fault, point in faults]
     yield ""
     yield (
-        f"{sum(map(any, each))} of {len(faults)} faults were injected;"
+        f"Of {len(faults)} combinations of a fault and a commit point {sum(map(any, each))} were injected;"
         f" counted with each join, {sum(map(sum, each))} of {len(faults) * len(pipelines)}."
     )
     if asked.impossible:
@@ -141,7 +146,9 @@ def _point_rows(
     return rows
 
 
-PAIR_HEAD = ("first", "then", "met:", "missed:", "joins")
+POINTS_TITLE = "Faults injected, by commit point and join"
+POINTS_TAIL = ("injected", "not injected")
+PAIR_HEAD = ("first", "then", "overlapped:", "did not:", "joins")
 NEVER_HEAD = ("first", "can be second:", "never were:", "second ones that never were")
 
 
@@ -163,7 +170,7 @@ def _pairs(soak: Soak, pairs: Sequence[tuple[str, str]]) -> Iterator[str]:
 
 def _pairs_met(soak: Soak, pairs: Sequence[tuple[str, str]]) -> str:
     met = {(one["first"], one["then"]) for one in soak.overlapping() if one["done"]}
-    return f"{len(met)} of {len(pairs)} pairs were met, {len(set(pairs) - met)} never."
+    return f"Of {len(pairs)} pairs {len(met)} overlapped, {len(set(pairs) - met)} never."
 
 
 def _pair_rows(soak: Soak) -> list[tuple[object, ...]]:
@@ -205,7 +212,7 @@ def _recovery(soak: Soak) -> Iterator[str]:
     yield from (*table(("of", "faults:", *(f"{name}:" for name in TIMES)), rows), "")
 
 
-RUNS_HEAD = ("runs:", "verdicts", "rows judged:", "batches run again:", "duplicates by contract:")
+RUNS_HEAD = ("runs:", "verdicts", "rows judged:", "batches run again:", "permitted duplicates:")
 JOIN_HEAD = ("join", "sink", *RUNS_HEAD)
 INPUT_HEAD = ("input", "state", *RUNS_HEAD)
 
@@ -239,10 +246,10 @@ def _run_rows(soak: Soak, first: str, second: str) -> list[tuple[object, ...]]:
 
 
 def _runs(soak: Soak) -> Iterator[str]:
-    """Doubts, with how many runs had them, and the runs that failed or in which something was found."""
+    """Why runs are ``UNKNOWN``, with how many, and the runs that failed or in which something was found."""
     inconclusive = Counter(reason for one in soak.runs for reason in one.inconclusive)
     lines = [f"- {count} runs: {reason}" for reason, count in sorted(inconclusive.items())]
-    yield from ("## Doubts", "", *(lines or ["None."]), "")
+    yield from (f"## {REASONS_TITLE}", "", *(lines or ["None."]), "")
     failed = [
         f"- {run_line(one)}; reproduce: `{one.command}`" for one in soak.runs if one.findings or one.failed
     ]
@@ -250,17 +257,20 @@ def _runs(soak: Soak) -> Iterator[str]:
         yield from ("## What does not hold", "", *failed, "")
 
 
-LABELS = {"missed": "faults not injected"}
-"""What the page calls a count of ``Soak.summary``, if not by its own name."""
+LABELS = {"missed": "faults not injected", "duplicates_permitted": "permitted duplicates"}
+"""What document and page call a count of ``Soak.summary``, if not by its own name."""
+REASONS_TITLE = "Inconclusive because"
+
+
+def _label(name: str) -> str:
+    return LABELS.get(name, name.replace("_", " "))
 
 
 def facts(soak: Soak, versions: Mapping[str, str], asked: Asked, resume: str = "") -> CampaignFacts:
     """What the page of a soak says at its head; ``resume`` is the command that goes on with it."""
     options, said = soak.options, soak.summary()
     shown = [
-        (LABELS.get(name, name.replace("_", " ")), _shown(value))
-        for name, value in said.items()
-        if name not in ("kinds", "recovery_s")
+        (_label(name), _shown(value)) for name, value in said.items() if name not in ("kinds", "recovery_s")
     ]
     tried = {(fault.label, str(fault.point)) for _, fault in soak.faults}
     never = [f"{fault} at {point}" for fault, point in asked.faults if (fault, point) not in tried]
@@ -276,7 +286,7 @@ def facts(soak: Soak, versions: Mapping[str, str], asked: Asked, resume: str = "
             ("in each run", f"{options.impressions:,} impressions, {options.faults:,} faults"),
             ("pipelines, in turn", ", ".join(options.pipelines)),
             ("sinks, in turn", ", ".join(options.sinks)),
-            ("ran on", f"Spark {versions.get('spark', '?')}, Kafka {versions.get('kafka', '?')}"),
+            ("ran on", _ran_on(versions, asked)),
         ],
         came=shown,
         failed=[
@@ -296,21 +306,20 @@ def facts(soak: Soak, versions: Mapping[str, str], asked: Asked, resume: str = "
 
 
 def _fact_tables(soak: Soak, asked: Asked) -> list[FactTable]:
-    """The tables of the page: joins and sinks, inputs and states, faults and points, overlaps, doubts."""
+    """The tables of the page: joins and sinks, inputs and states, faults and points, overlaps, reasons."""
     pipelines = sorted({one.pipeline for one in soak.runs})
     inconclusive = Counter(reason for one in soak.runs for reason in one.inconclusive)
-    permitted = "duplicates permitted"
     return [
-        _fact_table("Joins and sinks", (*JOIN_HEAD[:-1], permitted), _run_rows(soak, "pipeline", "sink")),
-        _fact_table("Inputs and states", (*INPUT_HEAD[:-1], permitted), _run_rows(soak, "input", "state")),
+        _fact_table("Joins and sinks", JOIN_HEAD, _run_rows(soak, "pipeline", "sink")),
+        _fact_table("Inputs and states", INPUT_HEAD, _run_rows(soak, "input", "state")),
         _fact_table(
-            "Faults injected, by commit point and join",
-            ("fault", "commit point", *pipelines, "injected", "not injected"),
+            POINTS_TITLE,
+            ("fault", "commit point", *pipelines, *POINTS_TAIL),
             _point_rows(soak, asked.faults, pipelines),
         ),
         _fact_table("Faults that overlapped", PAIR_HEAD, _pair_rows(soak)),
         _fact_table("Faults that never overlapped", NEVER_HEAD, _never_met(soak, asked.pairs)),
-        _fact_table("Inconclusive because", ("reason", "runs"), sorted(inconclusive.items())),
+        _fact_table(REASONS_TITLE, ("reason", "runs"), sorted(inconclusive.items())),
     ]
 
 

@@ -46,9 +46,16 @@ def _compared(spark_account: SparkAccount) -> str:
     batches, counted = spark_account.state_batches, f"of {spark_account.metric_batches:,} batches"
     if not batches:
         return f"counts only, {counted}"
-    after = f"after {'batches' if len(batches) > 1 else 'batch'} {', '.join(map(str, batches))}"
-    what = "rows and the counts of their keys" if spark_account.count_batches else "rows"
-    return f"{what} {after}; counts {counted}" if spark_account.metric_batches else f"{what} {after}"
+    of_keys = spark_account.count_batches or []
+    what = "rows and the counts of their keys" if of_keys == batches else "rows"
+    said = f"{what} {_after(batches)}"
+    if of_keys and of_keys != batches:
+        said += f", the counts of their keys {_after(of_keys)}"
+    return f"{said}; counts {counted}" if spark_account.metric_batches else said
+
+
+def _after(batches: Sequence[int]) -> str:
+    return f"after {'batches' if len(batches) > 1 else 'batch'} {', '.join(map(str, batches))}"
 
 
 def _some(texts: Sequence[str]) -> str:

@@ -98,7 +98,15 @@ CHANGED = {
     "strict": (bound(lower_strict=True), Effect.WRONG, "the bound", "that are none now"),
     "equal times": (bound(equal=True), Effect.REFUSED, "the bound", "a key of the state"),
     "condition": (
-        replace(OLD, condition=(Term("<", "price", value=8),)), Effect.WRONG, "the condition", "had a partner",
+        replace(OLD, condition=(Term("<", None, "cents", 8),)), Effect.WRONG, "the condition", "had a partner",
+    ),
+    "condition on the preserved side": (
+        replace(OLD, condition=(Term("<", "price", value=8),)),
+        Effect.REFUSED, "the columns of the left side", "VALUE_SCHEMA_NOT_COMPATIBLE",
+    ),
+    "condition on a column that comes out": (
+        replace(OLD, condition=(Term("<", "order_id", value=8),), left=replace(OLD.left, fields=(Field("order_id"),))),
+        Effect.WRONG, "the condition", "had a partner",
     ),
     "condition on both": (replace(OLD, condition=BOTH), Effect.REFUSED, "the columns of the left", "VALUE_SCHEMA"),
     "where": (
@@ -222,7 +230,7 @@ def test_the_command_says_each_change_and_ends_with_one(ask):
     assert done.exit_code == 1
     assert done.output.splitlines()[0] == "wrong rows: the bound"
     assert "start the new query on a new checkpoint" in done.output
-    assert done.output.splitlines()[-1] == "1 change that matters"
+    assert done.output.splitlines()[-1].startswith("1 change that matters; the code was not looked at")
 
 
 @pytest.mark.parametrize(("new", "changes"), [(OLD, 0), (CHANGED["longer delay"][0], 1)])
@@ -252,7 +260,8 @@ def test_the_old_contract_may_be_that_of_a_run(tmp_path):
         app, ["contract", str(tmp_path / "new.json"), "--since", str(EVIDENCE / "full_outer")]
     )
 
-    assert (done.exit_code, done.output) == (0, "0 changes that matter\n")
+    assert done.exit_code == 0
+    assert done.output.startswith("0 changes that matter; the code was not looked at")
 
 
 def test_the_command_says_which_settings_the_checkpoint_keeps(ask, checkpoint):

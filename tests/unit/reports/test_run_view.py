@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.reports.small_run import START_MS, fault, small_run, small_verdict
 from tidemark.formats.evidence import ExecutorAssignment, RunDirectory
-from tidemark.formats.faults import FaultComponent
+from tidemark.formats.faults import FaultAction, FaultComponent
 from tidemark.oracle import judge
 from tidemark.reports import batch_counts
 from tidemark.reports.component_tracks import component_tracks, fault_views
@@ -90,6 +90,20 @@ def test_a_killed_executor_ends_with_the_fault_and_has_the_name_of_its_driver():
     assert [(track.name, track.spans[0][1] - shown.at_ms) for track in tracks] == [
         ("driver", 5_000), ("executor 2:0", 0), ("executor 2:1", 5_000),
     ]  # fmt: skip
+
+
+def test_an_executor_whose_link_was_cut_goes_on_and_so_does_the_one_that_kept_the_batch_at_its_point():
+    cut = msgspec.structs.replace(
+        fault(), component=FaultComponent.EXECUTOR, action=FaultAction.CUT,
+        proof={"executor_id": "0", "executor_ids": ["1"]},
+    )  # fmt: skip
+    assignments = [ExecutorAssignment(batch=2, executors={"0": "2:0", "1": "2:1"})]
+    [shown] = fault_views([cut], assignments)
+
+    tracks = component_tracks({2: (shown.at_ms - 1_000, shown.at_ms + 5_000)}, assignments, [shown])
+
+    assert shown.components == ["executor 2:1"]
+    assert {track.spans[0][1] - shown.at_ms for track in tracks} == {5_000}
 
 
 def test_large_evidence_is_not_counted_and_the_notes_say_so(run, monkeypatch):
