@@ -139,7 +139,7 @@ def _kept_run(runs: TrialRuns, best: Shrinkable, options: ShrinkOptions) -> RunD
     """The evidence of the last run of the smallest; run again, twice at most, until it shows the bug."""
     if not (runs.shows(best) or runs.run(best) or runs.run(best)):
         options.say("the last run of the smallest did not show the bug; its rate says how often it does")
-    if not RunDirectory(runs.trial).file("manifest").is_file():
+    if not (runs.trial / "manifest.json").is_file():
         raise TestbedError(
             "the last run of the smallest has no evidence",
             detail="the query, or the testbed, failed in it",
