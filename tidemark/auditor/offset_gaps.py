@@ -67,31 +67,26 @@ class OffsetGaps:
     @property
     def has_unknown(self) -> bool:
         """Whether the policy of a topic is not known."""
-        return any(not policy.is_known for _, policy in self._all())
+        topics = [*self.inputs.values(), *([] if self.output is None else [self.output])]
+        return any(not policy.is_known for _, policy in topics)
 
     def told_in(self, about: AuditedQuery, *, with_unknown: bool) -> AuditedQuery:
         """Which topics may lack records that were removed; ``with_unknown``: also those whose policy is not known."""
         inputs = [name for name, (_, policy) in self.inputs.items() if _may_compact(policy, with_unknown)]
-        removals = [
-            policy.said_of(gaps, with_unknown=with_unknown)
-            for gaps, policy in self._all()[len(self.inputs) :]
-            if _may_compact(policy, with_unknown)
-        ]
-        return msgspec.structs.replace(
-            about, compacted=inputs, output_removals=[*about.output_removals, *removals]
-        )
+        removals = [*about.output_removals]
+        if self.output is not None and _may_compact(self.output[1], with_unknown):
+            removals.append(self.output[1].said_of(self.output[0], with_unknown=with_unknown))
+        return msgspec.structs.replace(about, compacted=inputs, output_removals=removals)
 
     def notes(self, *, with_unknown: bool) -> list[str]:
-        """A sentence for each input that may be compacted, and for what is not known and not wary."""
-        told = self._all()[: len(self.inputs)] if with_unknown else self._all()
-        return [
-            f"{GAPS}{policy.said_of(gaps, with_unknown=with_unknown)}"
-            for at, (gaps, policy) in enumerate(told)
-            if not policy.is_known or (policy.compacts and at < len(self.inputs))
-        ]
+        """A sentence for each topic whose policy is not known, and for each input that is compacted.
 
-    def _all(self) -> list[tuple[int, CleanupPolicy]]:
-        return [*self.inputs.values(), *([] if self.output is None else [self.output])]
+        Of an output that may be compacted ``output_removals`` has it.
+        """
+        told = [one for one in self.inputs.values() if one[1].compacts or not one[1].is_known]
+        if self.output is not None and not self.output[1].is_known and not with_unknown:
+            told.append(self.output)
+        return [f"{GAPS}{policy.said_of(gaps, with_unknown=with_unknown)}" for gaps, policy in told]
 
 
 def _may_compact(policy: CleanupPolicy, with_unknown: bool) -> bool:

@@ -128,7 +128,7 @@ def up_command(
         login = "" if conf is None else str(conf.absolute())
         shared = str((shared_dir or Path()).absolute())
         external = External(bootstrap, remote, shared, bootstrap_inside, login, kafka_conf_inside)
-        _must_be_own(chosen, workers=(workers, 2), brokers=(brokers, 1), kafka_port=(kafka_port, None))
+        _must_be_own(chosen, workers=workers, brokers=brokers, kafka_port=kafka_port)
     else:
         _must_not_be_external(chosen, kafka_conf, kafka_conf_inside, bootstrap_inside)
     spec = StackSpec(
@@ -141,10 +141,12 @@ def up_command(
     typer.echo(json.dumps(described) if as_json else "\n".join(_up_lines(described)))
 
 
-def _must_be_own(backend: str, **options: tuple[int | None, int | None]) -> None:
-    """Refuse what says how a stack is made where somebody else made it; of each option its value and the default."""
-    for name, (given, default) in options.items():
-        if given != default:
+def _must_be_own(backend: str, **options: int | None) -> None:
+    """Refuse what says how a stack is made where somebody else made it; the names are those of ``StackSpec``."""
+    from tidemark.stack import StackSpec
+
+    for name, given in options.items():
+        if given != getattr(StackSpec, name):
             raise UsageError(
                 f"--{name.replace('_', '-')} is given, and the backend is {backend}",
                 detail="tidemark starts nothing of an external stack",

@@ -9,7 +9,6 @@ SQL names, and others, drawn with the run's seed.
 from __future__ import annotations
 
 import copy
-import math
 from array import array
 from collections import Counter
 from collections.abc import Collection, Iterator
@@ -345,12 +344,9 @@ def _few(drawn: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     large, the smallest. ``sizes`` has the rows of every key.
     """
     fitting = drawn[sizes[drawn] <= SAMPLED // 2]
-    if not len(fitting):
-        fitting, most = drawn[np.argsort(sizes[drawn], kind="stable")[:1]], math.inf
-    else:
-        most = SAMPLED // 2
-    few: np.ndarray = fitting[np.cumsum(sizes[fitting]) <= most]
-    return few
+    smallest: np.ndarray = drawn[np.argsort(sizes[drawn], kind="stable")[:1]]
+    few: np.ndarray = fitting[np.cumsum(sizes[fitting]) <= SAMPLED // 2]
+    return few if len(fitting) else smallest
 
 
 def made_of(identity: int) -> tuple[int, ...]:

@@ -319,7 +319,7 @@ class RunDirectory:
                     span = spans.get(place)
                     if span is None or span[0] >= span[1]:
                         continue  # it was not published
-                    yield InputRecord(*place, span[0], value, is_sentinel, record.absent is not None)
+                    yield InputRecord(*place, span[0], value, is_sentinel, record.is_absent)
                     span[0] += 1
             self._must_be_whole(name, number, manifest)
         for name, said in (("trace", manifest.trace_sha256), ("flush", manifest.flush_sha256)):

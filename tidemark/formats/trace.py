@@ -156,6 +156,11 @@ class Record(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fi
         """Whether it is a record that every reader gets, sent in no transaction."""
         return self.transaction is None and self.absent is None
 
+    @property
+    def is_absent(self) -> bool:
+        """Whether a reader of committed records finds none at its offset."""
+        return self.absent is not None
+
     def value_bytes(self) -> bytes | None:
         """The value as Kafka stores it; ``None`` is a tombstone, or no record (``absent``)."""
         return _bytes(self.value, self.value_base64)

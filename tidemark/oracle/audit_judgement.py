@@ -285,12 +285,9 @@ class _AuditJudgement(Judgement):
         ]
 
     def _removed(self) -> list[str]:
-        counts = Counter(zip(self.about.compacted, map(self._removed_of, self.about.compacted), strict=True))
-        return [f"{gaps:,} offsets of {topic} have no record" for topic, gaps in sorted(counts) if gaps]
-
-    def _removed_of(self, topic: str) -> int:
-        sides = [side for side in (LEFT, RIGHT) if self.audited.history.side(side).topic == topic]
-        return sum(self.audited.removed[side] for side in sides)
+        topics = [self.audited.history.side(side).topic for side in (LEFT, RIGHT)]
+        counts = sorted(zip(topics, self.audited.removed, strict=True))
+        return [f"{gaps:,} offsets of {topic} have no record" for topic, gaps in counts if gaps]
 
     def _gone(self) -> list[str]:
         return [*self._deleted(), *self._removed()]

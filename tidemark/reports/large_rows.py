@@ -161,8 +161,9 @@ class _Choice:
         records = self._run.pick("trace", asked_for(places["n"]))
         for record, position in zip(records, places["position"].tolist(), strict=True):
             value = record.text_or_bytes()
-            is_absent = record.absent is not None
-            few.chosen.append(InputRecord(record.topic, record.partition, position, value, False, is_absent))
+            few.chosen.append(
+                InputRecord(record.topic, record.partition, position, value, False, record.is_absent)
+            )
             few.published[f"{record.topic}/{record.partition}/{position}"] = published(record, slices)
         few.written = self._picked("output", self._of_output())
         if self._run.scan("state") is not None:

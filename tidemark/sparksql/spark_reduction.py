@@ -306,7 +306,7 @@ def _sentinels(flush: Path, before: int) -> pa.Table:
                 {
                     "n": number, "topic": one.topic, "part": one.partition, "value": one.value,
                     "value_bytes": one.value_bytes() if one.value is None else None, "is_sentinel": True,
-                    "is_absent": one.absent is not None,
+                    "is_absent": one.is_absent,
                 }
                 for number, one in enumerate(reader, before + 1)
             ]  # fmt: skip

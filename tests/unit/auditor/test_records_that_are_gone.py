@@ -24,6 +24,18 @@ def of_another_directory(asked: AuditOptions) -> AuditOptions:
     return replace(asked, run_dir=asked.run_dir.with_name("other"))
 
 
+def retention_begins_before_reading(monkeypatch: Any, cluster: Any, topic: str, start: int) -> None:
+    """Delete the first record of a topic once it is decided what to read: the state is read before the topics are."""
+    state = one_audit._state
+
+    def deletes(*given: Any) -> StateInfo:
+        cluster.starts[topic] = start
+        del cluster.records[topic][0]
+        return state(*given)
+
+    monkeypatch.setattr(one_audit, "_state", deletes)
+
+
 def test_records_that_go_while_they_are_read_are_no_gaps(cluster, asked, monkeypatch):
     def deletes(*given: object, **named: str) -> Iterator[Message]:
         cluster.starts["clicks"] = 3
@@ -35,15 +47,7 @@ def test_records_that_go_while_they_are_read_are_no_gaps(cluster, asked, monkeyp
 
 
 def test_records_that_go_before_they_are_read_are_no_gaps(cluster, asked, monkeypatch):
-    """They were there when it was decided what to read; the state is read before they are."""
-    state = one_audit._state
-
-    def deletes(*given: Any) -> StateInfo:
-        cluster.starts["clicks"] = 1
-        del cluster.records["clicks"][0]
-        return state(*given)
-
-    monkeypatch.setattr(one_audit, "_state", deletes)
+    retention_begins_before_reading(monkeypatch, cluster, "clicks", 1)
     with pytest.raises(TestbedError, match="records of clicks/0 were deleted during the audit") as caught:
         run_audit(asked)
     assert caught.value.detail == "offset 0 was asked for, and the topic begins at offset 1 now"
@@ -64,14 +68,7 @@ def test_records_that_were_gone_before_the_audit_do_not_end_it(cluster, asked):
 
 
 def test_output_that_goes_before_it_is_read_is_no_lost_row(cluster, asked, monkeypatch):
-    state = one_audit._state
-
-    def deletes(*given: Any) -> StateInfo:
-        cluster.starts["out"] = 5
-        del cluster.records["out"][0]
-        return state(*given)
-
-    monkeypatch.setattr(one_audit, "_state", deletes)
+    retention_begins_before_reading(monkeypatch, cluster, "out", 5)
     with pytest.raises(TestbedError, match="records of out/0 were deleted during the audit") as caught:
         run_audit(asked)
     assert caught.value.detail == "offset 0 was asked for, and the topic begins at offset 5 now"

@@ -70,8 +70,7 @@ class PredictedRun:
         first = len(self.case.records)
         for at, (record, offset) in enumerate(with_offsets([*self.case.records, *self.case.flush])):
             value = record.text_or_bytes()
-            is_absent = record.absent is not None
-            yield InputRecord(record.topic, record.partition, offset, value, at >= first, is_absent)
+            yield InputRecord(record.topic, record.partition, offset, value, at >= first, record.is_absent)
 
     def batches(self) -> Sequence[Batch]:
         """The batches that were predicted."""

@@ -132,7 +132,7 @@ class _DuckDBEngine(PartTables):
                 position,
                 record.text_or_bytes(),
                 number > self._records.last,
-                record.absent is not None,
+                record.is_absent,
             )
             for record, number, position in zip(
                 self._records.records(numbers), numbers.tolist(), positions.tolist(), strict=True

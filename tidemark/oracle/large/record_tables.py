@@ -214,7 +214,7 @@ from (
         readers = [ColumnReader(self._history.side(side), compared[side]) for side in SIDES]
         records = self.records(places["n"])
         for first in range(0, len(sides), _CHUNK):
-            some = [(one.text_or_bytes(), one.absent is not None) for one in islice(records, _CHUNK)]
+            some = [(one.text_or_bytes(), one.is_absent) for one in islice(records, _CHUNK)]
             for side in SIDES:
                 mine = np.flatnonzero(sides[first : first + _CHUNK] == side)
                 values = [some[at][0] for at in mine.tolist()]

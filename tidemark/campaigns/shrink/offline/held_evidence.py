@@ -65,8 +65,8 @@ class HeldEvidence:
     def inputs(self) -> Iterator[InputRecord]:
         """Every record with its offset, sentinels last."""
         for number, (record, place) in enumerate(zip(self.records, self.places(), strict=True)):
-            is_sentinel, is_absent = number >= self.first_sentinel, record.absent is not None
-            yield InputRecord(*place, record.text_or_bytes(), is_sentinel, is_absent)
+            is_sentinel = number >= self.first_sentinel
+            yield InputRecord(*place, record.text_or_bytes(), is_sentinel, record.is_absent)
 
     def batches(self) -> Sequence[Batch]:
         """The planned batches."""
@@ -152,7 +152,7 @@ def read_evidence(directory: RunDirectory) -> HeldEvidence:
                 # Any record may be left out, and with it why there is none at another offset.
                 records += (
                     msgspec.structs.replace(
-                        one, transaction=None, absent=None if one.absent is None else GAP, sent=None
+                        one, transaction=None, absent=GAP if one.is_absent else None, sent=None
                     )
                     for one in reader
                 )
