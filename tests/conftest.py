@@ -18,6 +18,7 @@ import pytest
 import typer.main
 from hypothesis import settings
 
+from tests.e2e.backends import are_used
 from tests.mutants.score import print_score
 
 if TYPE_CHECKING:
@@ -55,6 +56,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if elsewhere := item.get_closest_marker("long_on"):
             params = item.callspec.params.values() if isinstance(item, pytest.Function) else ()
             if set(elsewhere.args) & set(map(str, params)):
+                item.add_marker("long")
+        if item.get_closest_marker("left_to_containers") and isinstance(item, pytest.Function):
+            on_processes = "local" in map(str, item.callspec.params.values())
+            if on_processes and are_used():
                 item.add_marker("long")
         folder = _folder(item)
         if folder not in TIERS:

@@ -38,7 +38,7 @@ def judged(warm, tmp_path):
     return judge
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def mounts(stack):
     """Skips where the parts would not see what is mounted."""
     if stack.spec.backend != "local":

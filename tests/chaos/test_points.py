@@ -72,9 +72,9 @@ def the_rest(join, sink):
 
 
 def cases():
-    """Those of every day, and of ``make long``; in containers one is enough for a day."""
+    """Those of every day, and of ``make long``; where there are containers each is for a day on one backend."""
     for (join, sink), faults in PAIRWISE.items():
-        marks = [] if sink == EXACTLY_ONCE else pytest.mark.long_on("compose")
+        marks = pytest.mark.left_to_containers if sink == EXACTLY_ONCE else pytest.mark.long_on("compose")
         if (join, sink) not in EVERY_DAY:
             marks = pytest.mark.long
         yield pytest.param(join, sink, faults, id=f"{join}-{sink}", marks=marks)

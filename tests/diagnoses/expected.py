@@ -132,6 +132,7 @@ SINK = {
         "delivery", ("doubled: batch", "doubled: task"), _RESTARTED
     ),
     "sink that waits for no acknowledgement": _nothing("rows that were on their way to a broker are no group of rows"),
+    "sink that waits for the leader alone": _nothing("rows that one broker had alone are no group of rows"),
 }  # fmt: skip
 
 _IN_TIME = "every row is right; the run did not keep what was demanded of it, which is in no contract"

@@ -18,6 +18,11 @@ def reason() -> str:
     return why_unavailable()
 
 
+def are_used() -> bool:
+    """Whether tests with both backends run on containers, too."""
+    return requested_backend() != "local" and not reason()
+
+
 def must_be_available(backend: str) -> None:
     """Skip the test if containers are not available, unless they were requested: then it must fail."""
     requested = requested_backend()

@@ -16,15 +16,20 @@ WATCH_S = 0.05
 def command_lines() -> Iterator[set[str]]:
     """The command lines and environments of all processes that run meanwhile, as one text each."""
     seen: set[str] = set()
+    known: dict[psutil.Process, list[str]] = {}
     ended = threading.Event()
 
     def watch() -> None:
         while not ended.wait(WATCH_S):
             for process in psutil.process_iter():
                 try:
-                    seen.add(" ".join([*process.cmdline(), *process.environ().values()]))
+                    line = process.cmdline()
+                    if known.get(process) == line:  # an environment is given once, with the command line
+                        continue
+                    seen.add(" ".join([*line, *process.environ().values()]))
                 except (psutil.NoSuchProcess, psutil.AccessDenied):
                     continue
+                known[process] = line
 
     thread = threading.Thread(target=watch)
     thread.start()

@@ -88,11 +88,17 @@ def test_a_trace_for_another_pipeline_is_refused(tmp_path):
     assert "the trace has the topics flights, weather" in done.stderr
 
 
-@pytest.mark.smoke
-def test_a_run_prints_one_json_object(stack, tmp_path):
-    run_dir = tmp_path / "run"
+@pytest.fixture(scope="module")
+def ran(stack, tmp_path_factory):
+    """A run by the command, and its directory."""
+    run_dir = tmp_path_factory.mktemp("command") / "run"
+    options = ("--impressions", 300, "--seed", 3, "--json", "--run-dir", run_dir)
+    return tidemark("run", "inner", *options), run_dir
 
-    done = tidemark("run", "inner", "--impressions", 300, "--seed", 3, "--json", "--run-dir", run_dir)
+
+@pytest.mark.smoke
+def test_a_run_prints_one_json_object(ran):
+    done, run_dir = ran
 
     assert done.returncode == 0, done.stderr
     shown = json.loads(done.stdout)
@@ -104,8 +110,8 @@ def test_a_run_prints_one_json_object(stack, tmp_path):
     assert json.loads(again.stdout)["counts"] == shown["counts"]
 
 
-def test_the_ledger_shows_the_last_batch_of_each_partition_of_a_query(run_pipeline, stack):
-    run = RunDirectory(run_pipeline("inner", impressions=300).run_dir)
+def test_the_ledger_shows_the_last_batch_of_each_partition_of_a_query(ran, stack):
+    run = RunDirectory(ran[1])
     written = Counter(
         (dict(record.headers)["partition"], dict(record.headers)["batch"]) for record in run.output()
     )

@@ -60,7 +60,15 @@ def nothing_is_left(home: Path) -> None:
     )
 
 
-def test_a_stack_is_started_reused_repaired_and_ended_and_its_files_belong_to_the_caller(home):
+def an_unreachable_engine_is_one_clear_error(home: Path, nowhere: Path) -> None:
+    for words in (("status",), UP, ("down",)):
+        done = tidemark(home, *words, DOCKER_HOST=f"unix://{nowhere}")
+        assert done.returncode == 4
+        assert done.stderr.startswith("error: no container engine can be reached at unix://")
+        assert "BACKEND=local" in done.stderr
+
+
+def test_a_stack_is_started_reused_repaired_and_ended_and_its_files_belong_to_the_caller(home, tmp_path):
     first = tidemark(home, *UP)
     assert first.returncode == 0, first.stderr
     stack = json.loads(first.stdout)
@@ -72,6 +80,9 @@ def test_a_stack_is_started_reused_repaired_and_ended_and_its_files_belong_to_th
     files = [home, *home.rglob("*")]
     assert {path.lstat().st_uid for path in files} == {os.getuid()}
     assert {path.lstat().st_gid for path in files} == {os.getgid()}
+
+    an_unreachable_engine_is_one_clear_error(home, tmp_path / "no.sock")
+    assert tidemark(home, "status").returncode == 0  # and the stack survives
 
     current(home=home).kill("broker")
     assert tidemark(home, "status").returncode == 4
@@ -156,14 +167,3 @@ def test_a_stack_survives_a_restart_of_the_engine(home, judged):
     assert stack.driver().remote == before
     verdict = judged(stack)
     assert verdict.verdict == "VALID", shown(verdict)
-
-
-def test_an_unreachable_engine_is_one_clear_error_and_the_stack_survives(home, tmp_path):
-    assert tidemark(home, *UP).returncode == 0
-    elsewhere = {"DOCKER_HOST": f"unix://{tmp_path}/no.sock"}
-    for words in (("status",), UP, ("down",)):
-        done = tidemark(home, *words, **elsewhere)
-        assert done.returncode == 4
-        assert done.stderr.startswith("error: no container engine can be reached at unix://")
-        assert "BACKEND=local" in done.stderr
-    assert tidemark(home, "status").returncode == 0

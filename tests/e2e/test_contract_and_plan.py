@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.pipeline_loader import load
 from tidemark.formats.evidence import RunDirectory
 from tidemark.formats.trace import Header, Record, TopicSpec, write_trace
 from tidemark.preflight import read_plan
@@ -60,7 +61,7 @@ def tidemark(*arguments):
 
 @pytest.mark.parametrize("name", BUNDLED)
 def test_the_contract_of_a_bundled_pipeline_is_that_of_its_plan(name, stack):
-    plan_check = check_pipeline_plan(name, describe(name), stack)
+    plan_check = check_pipeline_plan(name, load(name).CONTRACT, stack)
 
     assert plan_check.comparison.mismatches == ()
     assert plan_check.comparison.not_compared == ()
@@ -70,7 +71,7 @@ def test_the_contract_of_a_bundled_pipeline_is_that_of_its_plan(name, stack):
 
 @pytest.mark.parametrize("name", CHAINS)
 def test_the_steps_of_a_bundled_chain_are_those_of_its_plan(name, stack):
-    comparison = check_pipeline_plan(name, describe(name), stack).comparison
+    comparison = check_pipeline_plan(name, load(name).CONTRACT, stack).comparison
 
     assert comparison.mismatches == ()
     assert len(comparison.not_compared) == 1

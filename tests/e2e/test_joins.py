@@ -6,6 +6,7 @@ import itertools
 
 import pytest
 
+from tests.support.bundled import case_of, make_trace
 from tests.support.untimed import untimed_batches
 from tidemark.formats.evidence import RunDirectory
 from tidemark.formats.trace import trace_sha256
@@ -26,14 +27,20 @@ CASES = [
 """A thousand seeds more: ``make fuzz``."""
 
 
-def rows_of(run_dir):
+def rows_of(run):
     """Each output row with its batch: what must be the same when a trace is replayed."""
-    return sorted((dict(record.headers)["batch"], record.value) for record in RunDirectory(run_dir).output())
+    return sorted((dict(record.headers)["batch"], record.value) for record in run.output())
+
+
+def drawn(join, pace, seed, folder, *, impressions=750):
+    """A join over a trace of a seed; one that a run starts with its programs is in ``test_command_line.py``."""
+    options = ("--seed", str(seed), "--impressions", str(impressions))
+    return case_of(join, make_trace(folder / "trace.jsonl", options, pace=pace))
 
 
 @pytest.mark.parametrize(("join", "pace", "seed"), CASES)
-def test_a_sound_join_raises_no_alarm(join, pace, seed, run_pipeline):
-    verdict = run_pipeline(join, pace=pace, seed=seed, impressions=750).verdict
+def test_a_sound_join_raises_no_alarm(join, pace, seed, warm, tmp_path):
+    verdict = warm.run(drawn(join, pace, seed, tmp_path), tmp_path / "run")
 
     if (join, pace) == ("left_semi", "backlog"):
         assert {finding.defect for finding in verdict.findings} <= {DEFECT}
@@ -49,8 +56,8 @@ def test_a_sound_join_raises_no_alarm(join, pace, seed, run_pipeline):
 
 
 @pytest.mark.smoke
-def test_left_semi_under_a_backlog_loses_rows_and_the_defect_is_named(run_pipeline):
-    verdict = run_pipeline("left_semi", pace="backlog", seed=5, impressions=750).verdict
+def test_left_semi_under_a_backlog_loses_rows_and_the_defect_is_named(warm, tmp_path):
+    verdict = warm.run(drawn("left_semi", "backlog", 5, tmp_path), tmp_path / "run")
 
     assert verdict.verdict == "INVALID"
     assert verdict.findings
@@ -67,14 +74,17 @@ def test_a_full_outer_join_joins_null_keys_and_the_defect_is_named(run_pipeline)
 
 
 @pytest.mark.smoke
-def test_replaying_a_stepped_run_gives_the_same_batches_and_rows(run_pipeline, tmp_path):
-    first = run_pipeline("left_outer", seed=4, impressions=400, run_dir=tmp_path / "first")
-    again = run_pipeline("left_outer", trace=tmp_path / "first" / "trace.jsonl", run_dir=tmp_path / "again")
+def test_replaying_a_stepped_run_gives_the_same_batches_and_rows(warm, tmp_path):
+    first, again = RunDirectory(tmp_path / "first"), RunDirectory(tmp_path / "again")
+    verdicts = [
+        warm.run(drawn("left_outer", "stepped", 4, tmp_path, impressions=400), first.path),
+        warm.run(case_of("left_outer", first.path / "trace.jsonl"), again.path),
+    ]
 
-    assert first.verdict.verdict == again.verdict.verdict == "VALID"
-    assert first.trace_sha256 == again.trace_sha256 == trace_sha256(tmp_path / "again" / "trace.jsonl")
-    assert untimed_batches(RunDirectory(first.run_dir)) == untimed_batches(RunDirectory(again.run_dir))
-    assert rows_of(first.run_dir) == rows_of(again.run_dir)
+    assert [verdict.verdict for verdict in verdicts] == ["VALID", "VALID"]
+    assert trace_sha256(first.path / "trace.jsonl") == trace_sha256(again.path / "trace.jsonl")
+    assert untimed_batches(first) == untimed_batches(again)
+    assert rows_of(first) == rows_of(again)
 
 
 def test_a_timed_run_is_judged_by_the_batches_that_the_checkpoint_names(run_pipeline):

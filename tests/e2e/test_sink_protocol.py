@@ -214,6 +214,7 @@ def unanswered_commit(stack):
         stack.resume("broker")
 
 
+@pytest.mark.long_on("compose")  # the task runs on this machine: the same there
 def test_a_commit_that_is_answered_late_counts_once(own_stack):
     with unanswered_commit(own_stack) as (told, writer):
         pass
@@ -222,6 +223,7 @@ def test_a_commit_that_is_answered_late_counts_once(own_stack):
     assert not Writer(**told).go_on()[1]["new"]
 
 
+@pytest.mark.long_on("compose")
 def test_a_task_killed_while_its_commit_is_unanswered_leaves_a_definite_outcome(own_stack):
     with unanswered_commit(own_stack) as (told, writer):
         writer.kill()
@@ -229,6 +231,7 @@ def test_a_task_killed_while_its_commit_is_unanswered_leaves_a_definite_outcome(
     assert values(told) == wanted(0)
 
 
+@pytest.mark.long_on("compose")
 @pytest.mark.parametrize("point", every_day(["produced", "sent-entry"], ["sent-entry"]))
 def test_a_broker_that_is_killed_and_comes_back_loses_and_doubles_nothing(point, own_stack):
     told = made(own_stack.bootstrap_servers)

@@ -195,6 +195,7 @@ def test_a_killed_broker_comes_back_with_its_records(stack, topic):
     assert records(stack, topic) == ["before", "after"]
 
 
+@pytest.mark.long_on("compose")  # a Kafka client of this machine: the same there
 def test_watched_ends_are_right_while_the_broker_restarts(stack, topic, monkeypatch):
     monkeypatch.setattr(kafka, "ANSWER_S", ANSWER_S)
     write_record(stack, topic, "before")
@@ -264,6 +265,7 @@ def test_a_killed_worker_ends_its_executors_and_comes_back(stack):
     assert run_job(stack.driver()) == 10
 
 
+@pytest.mark.left_to_containers
 def test_a_killed_driver_comes_back_at_its_address(stack):
     before = stack.driver()
     stack.kill("driver")
@@ -290,26 +292,25 @@ def test_a_killed_private_driver_comes_back_at_its_address(stack, own_driver):
     assert run_job(after) == 10
 
 
-@pytest.mark.long_on("compose")  # where one is killed, and a driver of a run its own, every day
-def test_a_driver_survives_many_killed_executors_and_a_killed_master(stack, own_driver):
+def survives_many_killed_executors_and_a_killed_master(stack, driver) -> None:
     def kill_one() -> None:
-        victim = await_executors(stack, own_driver.name)[0]
-        stack.kill_executor(own_driver.name, victim.executor_id)
+        victim = await_executors(stack, driver.name)[0]
+        stack.kill_executor(driver.name, victim.executor_id)
 
     for _ in range(12):
         kill_one()
-    assert len(await_executors(stack, own_driver.name)) == 2
-    assert run_job(own_driver) == 10
+    assert len(await_executors(stack, driver.name)) == 2
+    assert run_job(driver) == 10
 
     stack.kill("master")
     stack.start("master")
     kill_one()
-    assert len(await_executors(stack, own_driver.name)) == 2
-    assert run_job(own_driver) == 10
+    assert len(await_executors(stack, driver.name)) == 2
+    assert run_job(driver) == 10
 
 
 @pytest.mark.long_on("compose")  # where a run under faults has a driver of its own every day
-def test_a_private_driver_runs_beside_the_shared_one_with_an_executor_on_every_worker(stack):
+def test_a_private_driver_runs_beside_the_shared_one_and_survives_killed_executors_and_a_killed_master(stack):
     from pyspark.sql.connect.session import SparkSession
 
     driver = stack.start_driver("mine", {"spark.sql.shuffle.partitions": "3"})
@@ -329,6 +330,7 @@ def test_a_private_driver_runs_beside_the_shared_one_with_an_executor_on_every_w
 
         with pytest.raises(UsageError, match="cannot be called 'mine'"):
             stack.start_driver("mine")
+        survives_many_killed_executors_and_a_killed_master(stack, driver)
     finally:
         stack.stop("mine")
     assert "mine" not in stack.components()

@@ -56,6 +56,7 @@ def test_a_run_is_valid_after_an_executor_was_harmed(own_stack, judged):
     is_valid(judged(own_stack, "after-kill"))
 
 
+@pytest.mark.long
 def test_a_run_is_valid_after_the_broker_was_off_the_network(own_stack, judged):
     if "network" not in POWERS[own_stack.spec.backend]:
         pytest.skip("processes of one machine have no network to be cut off")

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.e2e.conftest import stack_to_harm
 from tests.mutants.mutants import NO_NULL_KEYS, ON_TIME
 from tests.mutants.score import EVIDENCE, PROPERTY, Line
 from tests.support.bundled import case_of, make_trace
 from tidemark.campaigns.warm_driver import WarmDriver
 from tidemark.formats.evidence import RunDirectory
+from tidemark.runner import RunOptions, RunResult, describe, new_run_directory, run
+from tidemark.stack import Stack, StackSpec, spec_to_lease
 
 
 @pytest.fixture
@@ -47,3 +52,25 @@ def recorded(
         return known[join, late, pace]
 
     return record
+
+
+@pytest.fixture(scope="module")
+def three_brokers() -> Iterator[Stack]:
+    """A stack of three brokers, for mutants that are wrong when another broker takes over."""
+    with stack_to_harm("replicated", StackSpec(backend=spec_to_lease().backend, brokers=3)) as stack:
+        yield stack
+
+
+@pytest.fixture
+def run_on_three_brokers(three_brokers: Stack, tmp_path: Path) -> Callable[..., RunResult]:
+    """As ``run_pipeline``, there."""
+    three_brokers.repair()
+
+    def run_one(pipeline: Path, **more: Any) -> RunResult:
+        options, contract = (
+            RunOptions(str(pipeline), run_dir=tmp_path / "run", **more),
+            describe(str(pipeline)),
+        )
+        return run(options, contract, new_run_directory(options, contract), stack=three_brokers)
+
+    return run_one

@@ -159,15 +159,15 @@ def request_or_go_on(self, what, do, **how):
 
 transaction.TransactionWriter._request = request_or_go_on
 """
-WITHOUT_ACKNOWLEDGEMENT = """
+ACKNOWLEDGED = """
 from pyspark.sql.connect.streaming.readwriter import DataStreamWriter
 
 start_with = DataStreamWriter.start
 
-def start_without(self, *args, **how):
-    return start_with(self.option("kafka.acks", "0"), *args, **how)
+def start_acknowledged(self, *args, **how):
+    return start_with(self.option("kafka.acks", "{}"), *args, **how)
 
-DataStreamWriter.start = start_without
+DataStreamWriter.start = start_acknowledged
 """
 
 SINK = {
@@ -209,10 +209,10 @@ SINK = {
         added=STAMPED.format("""records.selectExpr("key", "replace(value, ':null', ':\\"\\"') AS value")"""),
     ),
     "sink that takes its ledger for a batch older": Mutant(
-        {"left_outer": "duplicate_rows"}, added=MISREAD, faults="driver@written",
+        {"left_outer": "duplicate_rows"}, added=MISREAD, faults="driver@written", harmless="executor@planned",
     ),
     "sink that doubles once it was started again": Mutant(
-        {"inner": "duplicate_rows"}, added=TWICE_WHEN_RESTARTED, faults="driver@no-data",
+        {"inner": "duplicate_rows"}, added=TWICE_WHEN_RESTARTED, faults="driver@no-data", harmless="executor@planned",
     ),
     "sink that commits its rows before the ledger entry": Mutant(
         {"inner": "duplicate_rows"}, added=ENTRY_LAST, faults="executor@entry-sent", harmless="executor@planned",
@@ -242,12 +242,18 @@ SINK = {
     ),
     "at-least-once sink that promises exactly-once": Mutant(
         {"left_outer": "duplicate_rows"}, sink="spark", delivery="exactly-once", faults="driver@written",
+        harmless="executor@planned",
     ),
     "at-least-once sink that doubles the batch with which it recovers": Mutant(
         {"left_outer": "duplicate_rows"}, added=TWICE_ONCE_RECOVERED, sink="spark", faults="driver@written",
+        harmless="executor@planned",
     ),
     "sink that waits for no acknowledgement": Mutant(
-        {"inner": "lost_rows"}, added=WITHOUT_ACKNOWLEDGEMENT, sink="spark", faults="broker:reset@half-written",
+        {"inner": "lost_rows"}, added=ACKNOWLEDGED.format(0), sink="spark", faults="broker:reset@half-written",
         harmless="executor@planned",
+    ),
+    "sink that waits for the leader alone": Mutant(
+        {"inner": "lost_rows"}, added=ACKNOWLEDGED.format(1), sink="spark", faults="leader:pause@half-written",
+        harmless="broker:reset@half-written", brokers=3,
     ),
 }  # fmt: skip

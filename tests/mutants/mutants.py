@@ -29,7 +29,8 @@ class Mutant:
 
     ``changes`` are texts of the pipeline's file, each there once, and what they become; ``after`` is done to the joined
     rows, ``added`` follows at the end of the file. ``delivery`` is the promise that it is judged by, if not its sink's.
-    ``faults`` is a schedule of :mod:`tidemark.faults.schedule`, ``harmless`` one with which nothing is wrong.
+    ``faults`` is a schedule of :mod:`tidemark.faults.schedule`, ``harmless`` one with which nothing is wrong; both on a
+    stack of so many ``brokers``.
     ``every_day``: its first join is in the suite, all are in ``make mutants``.
     """
 
@@ -44,6 +45,7 @@ class Mutant:
     delivery: str | None = None
     faults: str = ""
     harmless: str = ""
+    brokers: int = 1
     every_day: bool = False
 
     def source(self, join: str) -> str:

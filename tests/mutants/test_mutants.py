@@ -58,7 +58,7 @@ def ran(mutant, broken, request):
 
 def ran_with_faults(mutant, broken, request, faults=None):
     """As a run, on a driver of its own, which is killed; by default with the mutant's faults."""
-    result = request.getfixturevalue("run_pipeline")(
+    result = request.getfixturevalue("run_pipeline" if mutant.brokers == 1 else "run_on_three_brokers")(
         broken, impressions=400, seed=11, pace=mutant.pace, generator=mutant.generator, conf=mutant.conf,
         sink=mutant.sink, faults=mutant.faults if faults is None else faults,
     )  # fmt: skip

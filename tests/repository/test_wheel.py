@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.repository import tree
+from tests.support.tiers import every_day
 from tests.support.wheels import SITE, build_wheel, environment_with, run_elsewhere
 from tidemark import paths
 from tidemark.reports.html_report import BUNDLE
@@ -74,7 +75,7 @@ def test_it_is_the_code_of_the_checkout(installed: Path, elsewhere: Path):
     assert digest == paths.code_sha256()
 
 
-@pytest.mark.parametrize("name", BUNDLED)
+@pytest.mark.parametrize("name", every_day(BUNDLED, ("left_outer", "flights_weather")))
 def test_the_bundled_pipelines_are_there(installed: Path, elsewhere: Path, name: str):
     """Also where the current folder holds a stranger's pipelines."""
     payload = installed / SITE / "tidemark" / "_payload"

@@ -13,6 +13,9 @@ ROOT = Path(__file__).resolve().parents[2]
 PRODUCT = ("tidemark", "producers", "pipelines", "spark_bugs")
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef
+DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
+"""The fields in which statements are: nothing else of a syntax tree can hold a definition."""
 
 
 @functools.cache
@@ -101,11 +104,11 @@ def _functions() -> tuple[Function, ...]:
 
 
 def _inside(module: str, node: ast.AST, prefix: str) -> Iterator[Function]:
-    for child in ast.iter_child_nodes(node):
+    for child in _statements(node):
         name = prefix
-        if isinstance(child, Definition | ast.ClassDef):
+        if isinstance(child, (*DEFINITIONS, ast.ClassDef)):
             name = f"{prefix}.{child.name}".lstrip(".")
-        if isinstance(child, Definition):
+        if isinstance(child, DEFINITIONS):
             yield Function(module, name, child)
         yield from _inside(module, child, name)
 
@@ -116,8 +119,14 @@ def _extent(node: Definition) -> int:
 
 def _children(node: ast.AST) -> Iterator[Definition]:
     """The functions directly inside ``node``, not those inside a function inside it."""
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, Definition):
+    for child in _statements(node):
+        if isinstance(child, DEFINITIONS):
             yield child
         else:
             yield from _children(child)
+
+
+def _statements(node: ast.AST) -> Iterator[ast.AST]:
+    """The statements directly inside, with the handlers and cases that hold some."""
+    for field in BLOCKS:
+        yield from getattr(node, field, ())

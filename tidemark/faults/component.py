@@ -57,7 +57,7 @@ def inject_into_component(
             begin, end = effects(target.stack, spec.action)
             begin(victim["component_name"])
             outage.callback(end, victim["component_name"])
-        _await_move(target, line, now.batch, unless)
+        await_move(target, line, now.batch, unless)
         target.rest(spec.duration_s)
         line.ended_at_utc = now_utc()
     return line
@@ -91,8 +91,8 @@ def asked_to_commit(target: FaultTarget, batch: int, proof: Proof) -> list[str]:
     return sorted({names[nodes[at] - 1] for at in pending})
 
 
-def _await_move(target: FaultTarget, line: Fault, batch: int, unless: Unless) -> None:
-    """Wait until another broker has the role of one that is out, and note which."""
+def await_move(target: FaultTarget, line: Fault, batch: int, unless: Unless) -> None:
+    """Wait until another broker has the role of one that is out, if it was chosen by one, and note which."""
     role, begun_s = line.proof.get("role"), time.monotonic()
     if role is None:
         return

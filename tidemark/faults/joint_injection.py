@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from tidemark.faults import commit_points
 from tidemark.faults.commit_points import RunningBatch, Unless
-from tidemark.faults.component import effects, victim_of
+from tidemark.faults.component import await_move, effects, victim_of
 from tidemark.faults.driver import batch_is_rerun, look_at_driver, stop_driver
 from tidemark.faults.executor import identity, kill_executor, pause_executors, stop_executor_at_point
 from tidemark.faults.network import DisturbedLink, await_effects, disturbed_link
@@ -319,11 +319,14 @@ class JointInjection:
         return all(states)
 
     def _hold(self) -> None:
-        """Wait until each outage has had its time; a link is disturbed until something has met that.
+        """Wait until each outage has had its time, that of a broker in a role at least until another has the role; a
+        link is disturbed until something has met that.
 
         What has had its time ends meanwhile: a driver that is paused, or an executor that is cut off, may keep
         everything from the link of a broker.
         """
+        for effect in self._effects:
+            await_move(self._target, effect.line, self._now.batch, self._hooks.unless)
         left_s = [
             effect.began_s + effect.spec.duration_s - time.monotonic()
             for effect in self._effects

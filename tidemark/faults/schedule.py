@@ -43,6 +43,12 @@ LONGEST_DELAY_S = 0.4
 REPLACED_AT_ONCE = (FaultComponent.DRIVER, FaultComponent.EXECUTOR, FaultComponent.EXECUTORS)
 """Once killed: such a fault has no duration."""
 
+WITHOUT_NETEM = [(FaultComponent.EXECUTOR, action) for action in (FaultAction.DELAY, FaultAction.JITTER)]
+NOT_OF_PACKETS = (
+    "packets of executors are dropped, refused or throttled by firewall rules and a token bucket; to delay each takes"
+    " the kernel's netem, which many kernels lack: executor:throttle slows them, broker:delay what they ask Kafka"
+)
+
 _WORD = re.compile(
     r"(?P<component>\w+)(?::(?P<action>[\w-]+)(?:=(?P<amount>\d+(?:\.\d+)?)(?P<unit>[A-Za-z%]+))?)?(?:@(?P<point>[\w-]+))?"
     r"(?:~(?P<seconds>\d+(?:\.\d+)?))?(?:\*(?:(?P<count>\d+)|until=(?P<until>\d+(?:s|batches))))?"
@@ -199,7 +205,8 @@ def _read_word(word: str) -> FaultSpec:
     component, action = next((known for known in POINTS if known == asked), (None, None))
     if component is None or action is None:
         known = ", ".join(sorted(f"{component}:{action}" for component, action in POINTS))
-        raise UsageError(f"{word!r} cannot be injected", hint=f"faults are {known}")
+        detail = NOT_OF_PACKETS if asked in WITHOUT_NETEM else ""
+        raise UsageError(f"{word!r} cannot be injected", detail=detail, hint=f"faults are {known}")
     points = POINTS[component, action]
     point = next((known for known in points if known == (read["point"] or points[0])), None)
     if point is None:

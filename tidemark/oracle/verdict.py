@@ -112,7 +112,7 @@ def readable_evidence() -> Iterator[None]:
     """Turn what a reader of evidence raises into a ``BrokenEvidence``."""
     try:
         yield
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, ArithmeticError) as error:
         raise BrokenEvidence(
             "the evidence cannot be read",
             detail=f"{type(error).__name__}: {error}",

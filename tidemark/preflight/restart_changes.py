@@ -23,8 +23,8 @@ from tidemark.oracle.spark.pushdown import as_planned, place
 KEY_NOT_COMPATIBLE = "[STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE]"
 VALUE_NOT_COMPATIBLE = "[STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE]"
 NEW_CHECKPOINT = (
-    "start the new query on a new checkpoint, at offsets early enough for its bound, and drop by the ids in it what the"
-    " old one has written"
+    "start the new query on a new checkpoint, at offsets early enough for its bound, and remove from its output, by the"
+    " ids of both rows, what the old one has written already"
 )
 JUDGE_SINCE = (
     "judge the batches since: audit a copy of the checkpoint without the offsets and commits that are older than the"

@@ -170,7 +170,10 @@ def _pairs(soak: Soak, pairs: Sequence[tuple[str, str]]) -> Iterator[str]:
 
 def _pairs_met(soak: Soak, pairs: Sequence[tuple[str, str]]) -> str:
     met = {(one["first"], one["then"]) for one in soak.overlapping() if one["done"]}
-    return f"Of {len(pairs)} pairs {len(met)} overlapped, {len(set(pairs) - met)} never."
+    return (
+        "Drawn are pairs that can overlap and mostly do: steps of the sink, snapshots, and brokers in a role are drawn"
+        f" alone. Of {len(pairs)} pairs {len(met)} overlapped, {len(set(pairs) - met)} never."
+    )
 
 
 def _pair_rows(soak: Soak) -> list[tuple[object, ...]]:
@@ -248,7 +251,7 @@ def _run_rows(soak: Soak, first: str, second: str) -> list[tuple[object, ...]]:
 def _runs(soak: Soak) -> Iterator[str]:
     """Why runs are ``UNKNOWN``, with how many, and the runs that failed or in which something was found."""
     inconclusive = Counter(reason for one in soak.runs for reason in one.inconclusive)
-    lines = [f"- {count} runs: {reason}" for reason, count in sorted(inconclusive.items())]
+    lines = [f"- {count} run{'s' * (count != 1)}: {reason}" for reason, count in sorted(inconclusive.items())]
     yield from (f"## {REASONS_TITLE}", "", *(lines or ["None."]), "")
     failed = [
         f"- {run_line(one)}; reproduce: `{one.command}`" for one in soak.runs if one.findings or one.failed

@@ -255,7 +255,7 @@ class Stack(Protocol):
     def repair(self) -> list[str]:
         """Start the components that do not run; returns their names.
 
-        A broker, master or worker that another living process has killed is left to that process.
+        A broker, master or worker that another process has killed is left to it while it holds a lease of the stack.
         """
 
     def start(self, component: str, *, warm: bool = True) -> None:

@@ -15,7 +15,7 @@ from uuid import uuid4
 from tidemark import paths
 from tidemark.errors import DeadlineExceeded, TestbedError
 from tidemark.processes import ProcessId
-from tidemark.stack import cold_start
+from tidemark.stack import cold_start, suspension
 from tidemark.stack.api import Say, ignored
 from tidemark.stack.backends import Backend, backend_of, runtime_of
 from tidemark.stack.external_stack import ExternalStack, check_and_describe
@@ -105,6 +105,8 @@ def _acquire(state: StateFolder, spec: StackSpec, progress: Say, *, keep: bool) 
         cold_start.ensure_reaper(state)
         if repaired := stack.repair():
             progress(f"started again: {', '.join(repaired)}")
+        for name, owner in suspension.killed_by_others(state).items():
+            progress(f"left as it is: {name}, which process {owner.pid} has killed and starts again")
     else:
         users = [owner.pid for owner in state.lease_owners()]
         if record is not None and record.ready and users:

@@ -8,7 +8,7 @@ Below ``PROJECT/.tidemark``: ``lock`` (held by the process that starts or ends a
     components/NAME.json  a component: how it is started (argv, environment), and its current process
     leases/*.json         the processes that use the stack
     stopped/*.json        suspended targets with their owners: resumed when the owner has died
-    killed/NAME.json      the owner that has killed a component: void once that is started again, or the owner has died
+    killed/NAME.json      the owner that has killed a component: void once that is started again, or without a lease
     sessions/*.json       Connect sessions with their owners: released when the owner has died
     logs/ event-logs/ work/ broker/ worker-1/ … driver/
 

@@ -3,8 +3,8 @@
 A record of the target and its owner is written before it is suspended, and removed after it is resumed. If the owner
 has died, the reaper resumes the target, and so does the next lease of the stack.
 
-A component that is killed for a time has such a record, too: until it is started again, or its owner has died, no other
-process repairs it.
+A component that is killed for a time has such a record, too: until it is started again, or its owner has died or has
+given back its lease, no other process repairs it.
 """
 
 from __future__ import annotations
@@ -140,11 +140,8 @@ def kill_recorded(state: StateFolder, component: ComponentRecord) -> Iterator[No
         raise
 
 
-def killed_by_others(state: StateFolder) -> set[str]:
-    """The names of components that other processes have killed, and are going to start again: their owners live."""
-    own = ProcessId.own()
-    return {
-        path.stem
-        for path, record in state.records("killed", Lease)
-        if record.owner != own and record.owner.alive
-    }
+def killed_by_others(state: StateFolder) -> dict[str, ProcessId]:
+    """The components that other processes which use the stack have killed, and are going to start again."""
+    users = [owner for owner in state.lease_owners() if owner != ProcessId.own()]
+    killed = state.records("killed", Lease)
+    return {path.stem: record.owner for path, record in killed if record.owner in users}

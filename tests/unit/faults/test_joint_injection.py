@@ -77,9 +77,9 @@ def overlapping(text):
     return PlannedFault(spec, 1, 0.0)
 
 
-def in_batch_1(batches, stack, text, say=lambda _text: None):
+def in_batch_1(batches, stack, text, say=lambda _text: None, output=None):
     """An injector of these faults that has begun, with batch 1 planned."""
-    output = Output()
+    output = output or Output()
     injector = injector_of(batches, stack, overlapping(text), output=output, say=say)
     begin_before_batch_1(batches, injector, output)
     return injector
@@ -116,6 +116,46 @@ def test_a_driver_is_killed_while_the_broker_is_paused_and_both_are_seen(batches
     )
     assert overlap["to_utc"] == pause.proof["in_effect"]["to_utc"] <= kill.proof["in_effect"]["to_utc"]
     assert heard[0] == f"{text}, in batch 1"
+
+
+class OfThreeBrokers(Seen):
+    """A stack of three brokers."""
+
+    def __init__(self):
+        super().__init__()
+        self.pids |= dict.fromkeys(("broker-2", "broker-3"), 1)
+
+    def components(self, kind=None):
+        return ["broker", "broker-2", "broker-3"] if kind == "broker" else super().components(kind)
+
+
+class Led(Output):
+    """An output that node 2 leads, until ``moves`` says that another does."""
+
+    def __init__(self, moves):
+        self.moves = moves
+
+    def brokers(self, role, batch):
+        return {0: 3, 1: 3} if self.moves() else {0: 2, 1: 2}
+
+
+def test_the_outage_of_a_leader_lasts_until_another_leads_when_a_driver_is_killed_meanwhile(batches):
+    stack, said_before = OfThreeBrokers(), []
+    asked = iter(range(10))
+
+    def moves():
+        said_before.append(list(stack.said))
+        return next(asked) > 2
+
+    text = "leader@planned~0+driver@planned"
+    leader, kill = faults_of(batches, in_batch_1(batches, stack, text, output=Led(moves)), 2)
+
+    assert leader.proof["role"]["node"] == 2
+    assert leader.proof["moved_to"] == 3
+    assert stack.said[-1] == ("start", "broker-2")
+    assert ("kill", "driver") in said_before[-1]
+    assert ("start", "broker-2") not in said_before[-1]
+    assert kill.proof["overlap"]["seen"]["states"] == ["stopped", "gone"]
 
 
 class DisturbedAndKilled(Link, Seen):

@@ -123,6 +123,14 @@ def test_kill_executors_and_kill_drivers_are_words_for_a_schedule():
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("action", ["delay", "jitter"])
+def test_an_executor_is_not_delayed_and_the_error_says_why_and_what_is(action):
+    with pytest.raises(UsageError, match="cannot be injected") as error:
+        read_schedule(f"executor:{action}@planned")
+    assert "netem" in error.value.detail
+    assert "executor:throttle" in error.value.detail
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

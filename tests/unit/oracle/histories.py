@@ -2,8 +2,8 @@
 
     run = Run("left_outer").batch("i1 a 10, i2 a 15", "c1 a 12").batch().batch(watermark=5)
 
-An input row is ``id key seconds``; key ``-`` is NULL, digits are a number, seconds may be ``5.001``, or ``-`` for no
-event time; a row may also be ``garbage``. Seconds count from the epoch. Rows of a side follow each other in one
+An input row is ``id key seconds``; id or key ``-`` is NULL, digits are a number, seconds may be ``5.001``, or ``-`` for
+no event time; a row may also be ``garbage``. Seconds count from the epoch. Rows of a side follow each other in one
 partition, so ``i2`` above is ``impressions/0/1``. Batches have the watermark they are given (seconds) or that of the
 naive model. An output row is ``i1 c1`` or ``i1 -`` or ``- c1`` (NULL) or ``i1`` (semi).
 """
@@ -183,7 +183,7 @@ class Run:
         name, key, seconds = row.split()
         side = self.contract.side(topic)
         moment = {
-            side.id: name,
+            side.id: None if name == "-" else name,
             "user": None if key == "-" else int(key) if key.isdigit() else key,
             side.time: None if seconds == "-" else iso(float(seconds)),
         }

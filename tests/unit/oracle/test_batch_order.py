@@ -104,6 +104,20 @@ def test_of_rows_that_no_record_tells_apart_as_many_are_in_order_as_are_owed() -
     assert run.out(0, "i1 c1").out(1, "i3 c3").out(0, "i1 c1").findings() == {"misordered_rows": 1}
 
 
+@pytest.mark.parametrize("read_first", [0, 1])
+def test_of_such_rows_the_copies_of_a_given_up_attempt_may_come_late_whichever_are_read_first(
+    read_first: int,
+) -> None:
+    run = Run("left_outer", output=Output("iid", "cid", None, None))
+    run.batch("i1 a 10, i1 a 10", "c1 a 12", runs=2, restarted=True).batch("i3 c 14", "c3 c 15").flush()
+    early, late = 1 - read_first, read_first
+    run.out(1, "i3 c3").out(0, "i1 c1, i1 c1").out(0, "i1 c1, i1 c1")
+    at(run, (late, 0), (early, 0), (early, 1), (late, 1), (late, 2))
+    run.records.sort(key=lambda record: (record.partition, record.offset))
+
+    assert run.findings() == {}
+
+
 @pytest.mark.parametrize(
     ("order", "found"),
     [("0011", {}), ("0101", {"misordered_rows": 1}), ("1001", {"misordered_rows": 2})],

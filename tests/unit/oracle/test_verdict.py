@@ -309,6 +309,27 @@ def test_without_refs_rows_of_an_event_sent_twice_are_told_apart_by_their_number
     assert once.findings() == {"lost_rows": 1, "missing_nulls": 1}
 
 
+@pytest.mark.parametrize(
+    ("left", "right", "row"), [("- a 10", "c1 a 12", "- c1"), ("i1 a 10", "- a 12", "i1 -")]
+)
+@pytest.mark.parametrize("kind", ["inner", "full_outer"])
+def test_without_refs_a_pair_of_an_event_without_an_id_is_not_taken_for_a_null_row(
+    kind: str, left: str, right: str, row: str
+) -> None:
+    def joined() -> Run:
+        return without_refs(Run(kind).batch(left, right, out=row).flush())
+
+    assert joined().verdict().verdict == "VALID"
+    assert joined().out(0, row).findings() == {"duplicate_rows": 1}
+    assert joined().without(row).findings() == {"lost_rows": 1}
+
+
+def test_without_refs_a_null_row_beside_an_event_without_an_id_is_one() -> None:
+    run = without_refs(Run("right_outer").batch("- b 10", "c1 a 12").flush(out="- c1"))
+    assert run.verdict().verdict == "VALID"
+    assert run.without("- c1").findings() == {"missing_nulls": 1}
+
+
 def test_without_refs_an_unknown_id_is_a_phantom() -> None:
     run = without_refs(Run("left_outer").batch("i1 a 10", "c1 a 12", out="i1 c1").flush())
     assert run.verdict().verdict == "VALID"

@@ -6,7 +6,8 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -48,9 +49,14 @@ KILLER = """
 import signal, sys
 from pathlib import Path
 sys.path[:0] = {path!r}
+from tidemark.processes import ProcessId
 from tidemark.stack import current, running_stack
+from tidemark.stack.registry import Lease, StateFolder
 running_stack.RunningStack._await_ready = lambda *_: None
-stack = current(home=Path(sys.argv[1]))
+home = Path(sys.argv[1])
+stack = current(home=home)
+if sys.argv[2] == "uses":
+    StateFolder(home).add("leases", Lease(ProcessId.own()), "killer")
 for line in sys.stdin:
     getattr(stack, line.strip())("broker")
     print(line.strip(), flush=True)
@@ -167,11 +173,10 @@ def test_a_missing_component_is_started_again(home, fake_start):
     assert fake_start.starts == 1
 
 
-def test_what_another_process_has_killed_is_left_to_it_until_it_dies(home):
-    stack = up(SPEC, home=home)
-    state, messages = StateFolder(home), []
-    root = str(Path(__file__).parents[3])
-    argv = [sys.executable, "-c", KILLER.format(path=[root]), str(home)]
+@contextmanager
+def a_killer(home: Path, uses: str) -> Iterator[tuple[subprocess.Popen[str], Callable[[str], None]]]:
+    """Another process, which kills and starts the broker when it is let."""
+    argv = [sys.executable, "-c", KILLER.format(path=[str(Path(__file__).parents[3])]), str(home), uses]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as killer:
 
         def let(what: str) -> None:
@@ -179,10 +184,27 @@ def test_what_another_process_has_killed_is_left_to_it_until_it_dies(home):
             killer.stdin.flush()
             assert killer.stdout.readline() == f"{what}\n"
 
+        yield killer, let
+
+
+def test_what_a_process_that_does_not_use_the_stack_has_killed_is_started_again(home):
+    up(SPEC, home=home)
+    messages: list[str] = []
+    with a_killer(home, "visits") as (_, let):
+        let("kill")
+        up(SPEC, home=home, progress=messages.append)
+    assert messages == ["started again: broker"]
+
+
+def test_what_another_process_has_killed_is_left_to_it_until_it_dies(home):
+    stack = up(SPEC, home=home)
+    state, messages = StateFolder(home), []
+    with a_killer(home, "uses") as (killer, let):
         let("kill")
         with lease(SPEC, home=home, progress=messages.append) as leased:
             assert leased.repair() == []
             assert len(processes(home)) == 1
+        assert messages == [f"left as it is: broker, which process {killer.pid} has killed and starts again"]
         let("start")
         assert len(processes(home)) == 2
         assert state.records("killed", Lease) == []
@@ -192,7 +214,7 @@ def test_what_another_process_has_killed_is_left_to_it_until_it_dies(home):
 
     up(SPEC, home=home, progress=messages.append)
 
-    assert messages == ["started again: broker, driver"]
+    assert messages[1:] == ["started again: broker, driver"]
     assert state.records("killed", Lease) == []
 
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
@@ -111,7 +111,9 @@ class JoinComparison:
         self._most = [most_copies(history.manifest, plan, history.deaths) for plan in plans]
         self._came_again: Counter[int] = Counter()
         self._alike: dict[int, int] = {}
-        """Of rows with the same ids the one that all copies are taken for -> how many are due in the batch."""
+        """Of rows with the same ids and batch the one that all copies are taken for -> how many of them there are."""
+        self._first_alike: dict[int, int] = {}
+        """Each of these rows -> that one."""
         self._beyond: float = len(plans) if history.gaps else math.inf
         self._copies: list[RightRow] = []
 
@@ -169,22 +171,32 @@ class JoinComparison:
         if not due or len(identities) == 1:
             return likeliest(identities, batch, self._predicted, self.seen.came)
         chosen = likeliest(due, batch, self._predicted, self.seen.came)
-        self._alike[chosen] = len(due)
+        if len(due) > 1:
+            first = min(due)
+            self._alike[first] = len(due)
+            self._first_alike |= dict.fromkeys(due, first)
         if self.seen.came(chosen) and not self._may_come_again(chosen, batch):
             return likeliest(identities, batch, self._predicted, self.seen.came)
         return chosen
 
     def _right_rows(self) -> Iterator[RightRow]:
-        """The records of right rows in their batches, copies last."""
+        """The records of right rows in their batches, copies last; rows with the same ids are one."""
+        first = self._first_alike
         for identity, due in self.seen.awaited.items():
             if due < 0 and identity in self._predicted:
-                yield RightRow(identity, self._predicted[identity], ~due)
-        yield from self._copies
+                yield RightRow(first.get(identity, identity), self._predicted[identity], ~due)
+        for copy in self._copies:
+            identity = copy.row
+            yield copy._replace(row=first.get(identity, identity)) if isinstance(identity, int) else copy
+
+    def _owed(self, row: Hashable) -> int:
+        return self._alike.get(row, 1) if isinstance(row, int) else 1
 
     def _judge_order(self) -> None:
         """Rows that were not in the topic when a later batch was written there."""
         rest = self._history.rest
-        for one in misordered(self._right_rows, known=None if rest is None else rest.first_places):
+        known = None if rest is None else rest.first_places
+        for one in misordered(self._right_rows, self._owed, known):
             identity, batch, place = one.record
             assert isinstance(identity, int)
             self._add("misordered_rows", identity, one.why, OutputPosition(batch, place))

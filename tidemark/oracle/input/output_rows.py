@@ -3,7 +3,7 @@
 Does not decide whether the row is right. Two ways: a contract with refs gives the Kafka positions
 of both inputs, so each output row is unique; without refs there are only ids, an event that was sent twice
 has two rows of one id, and output is a multiset: a record is taken for the expected row of its ids that has
-not come yet, one of its own batch first.
+not come yet, one of its own batch first. A NULL may be the id of an event that has none.
 """
 
 from __future__ import annotations
@@ -188,19 +188,18 @@ class OutputReader:
     def _by_ids(self, left_id: str | None, right_id: str | None, batch: int) -> Read:
         if self._by_id is None:
             self._by_id = self._index()
-        if left_id is None and right_id is not None:
-            rights = self._by_id[RIGHT].get(right_id, [])
-            if rights:
-                return self._choose([alone(right) for right in rights], batch), batch, ""
-        lefts = self._by_id[LEFT].get(left_id, [])
-        if not lefts:
-            return None, batch, f"no {self._history.side(LEFT).topic} event has the id {left_id!r}"
+        lefts, rights = self._by_id[LEFT].get(left_id, []), self._by_id[RIGHT].get(right_id, [])
+        readings = [] if self._semi else [pair(*both) for both in product(lefts, rights)]
         if right_id is None:
-            return self._choose([alone(left) for left in lefts], batch), batch, ""
-        rights = self._by_id[RIGHT].get(right_id, [])
-        if not rights:
-            return None, batch, f"no {self._history.side(RIGHT).topic} event has the id {right_id!r}"
-        return self._choose([pair(*both) for both in product(lefts, rights)], batch), batch, ""
+            readings += map(alone, lefts)
+        if left_id is None and not self._semi:
+            readings += map(alone, rights)
+        if readings:
+            return self._choose(readings, batch), batch, ""
+        side, name = (
+            (RIGHT, right_id) if lefts or (left_id is None and right_id is not None) else (LEFT, left_id)
+        )
+        return None, batch, f"no {self._history.side(side).topic} event has the id {name!r}"
 
     def _index(self) -> tuple[dict[str | None, list[int]], ...]:
         rows = self._history.rows
