@@ -18,7 +18,6 @@ import pytest
 import typer.main
 from hypothesis import settings
 
-from tests.e2e.backends import are_used
 from tests.mutants.score import print_score
 
 if TYPE_CHECKING:
@@ -58,8 +57,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if set(elsewhere.args) & set(map(str, params)):
                 item.add_marker("long")
         if item.get_closest_marker("left_to_containers") and isinstance(item, pytest.Function):
-            on_processes = "local" in map(str, item.callspec.params.values())
-            if on_processes and are_used():
+            from tests.e2e.backends import are_used
+
+            if "local" in map(str, item.callspec.params.values()) and are_used():
                 item.add_marker("long")
         folder = _folder(item)
         if folder not in TIERS:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
@@ -22,6 +22,7 @@ from tidemark.formats.chain import (  # fmt: skip
     is_window,
     time_of,
     types_of,
+    walk,
 )
 from tidemark.formats.contract import COMPARISONS, Bound, Filter, JoinKind, Term, WatermarkPolicy
 
@@ -132,7 +133,7 @@ def _deduplicate_then_join(m: _Maker) -> Step:
     return m.join(left=Deduplicate(m.source("a"), ("id1",), within_watermark=True))
 
 
-def _windows_joined(m: _Maker) -> Step:
+def _windows_joined(m: _Maker) -> Join:
     length = m.rng.choice((5, 10)) * SECOND_MS
     left_source, right_source = m.source("a"), m.source("b")
     left: Step = Window(left_source, "lw", length)
@@ -169,6 +170,33 @@ def _windows_joined_then_aggregate(m: _Maker) -> Step:
     return m.aggregate(m.window(joined, 2), ("k1",), m.rng.choice(numbers))
 
 
+def _windows_joined_twice(m: _Maker) -> Step:
+    """A join of windows joined with windows: which joins Spark takes out is up to keys, event times and the output."""
+    below = _windows_joined(m)
+    while below.kind is JoinKind.FULL_OUTER:
+        below = _windows_joined(_Maker(m.rng))
+    if below.kind is JoinKind.INNER:
+        below = replace(below, time=m.rng.choice(("lw", "rw")))
+    m.number = 7
+    source = m.source("c")
+    number = source.time[1:]
+    length_ms = next(step.window_ms for step in walk(below) if isinstance(step, Window))
+    other: Step = Window(source, "cw", length_ms)
+    if m.rng.random() < 0.8:
+        other = m.aggregate(other, (f"k{number}",), f"v{number}")
+    own = "k1" if below.time == "lw" else "k2"
+    key = m.rng.choice((own, own, "k1", "k2")) if below.kind is JoinKind.INNER else own
+    outer = tuple(kind for kind in KINDS if kind is not JoinKind.LEFT_SEMI)
+    if m.rng.random() < 0.5:
+        kind, left, right = m.rng.choice((JoinKind.LEFT_OUTER, *outer)), other, below
+        keys = (f"k{number}", key)
+    else:
+        kind, left, right = m.rng.choice((JoinKind.RIGHT_OUTER, *outer)), below, other
+        keys = (key, f"k{number}")
+    time = {JoinKind.RIGHT_OUTER: _time(right), JoinKind.FULL_OUTER: None}.get(kind, _time(left))
+    return Join(kind, left, right, (keys,), Bound(equal=True), time)
+
+
 def _join_then_deduplicate(m: _Maker) -> Step:
     joined = m.join(kind=m.rng.choice((JoinKind.INNER, JoinKind.LEFT_OUTER, JoinKind.LEFT_SEMI)))
     return Deduplicate(joined, tuple(types_of(joined)), within_watermark=True)
@@ -190,7 +218,7 @@ SHAPES = {
     for make in (
         _aggregate, _aggregate_of_aggregate, _deduplicate, _deduplicate_by_time, _limit, _deduplicate_then_join,
         _windows_joined, _join_then_aggregate, _windows_joined_then_aggregate, _join_then_deduplicate, _join_of_join,
-        _join_then_limit,
+        _join_then_limit, _windows_joined_twice,
     )
 }  # fmt: skip
 
@@ -200,7 +228,8 @@ def make_history(rng: Random, shape: str | None = None) -> History:
     name = shape or rng.choice(list(SHAPES))
     last = SHAPES[name](_Maker(rng))
     fields = tuple(types_of(last))
-    if isinstance(last, Join) and is_window(last.left) and rng.random() < 0.3:  # nothing of one side
+    one_sided = 0.7 if name == "windows_joined_twice" else 0.3
+    if isinstance(last, Join) and is_window(last.left) and rng.random() < one_sided:  # nothing of one side
         sides = (last.left, last.left if last.kind is JoinKind.LEFT_SEMI else last.right)
         fields = tuple(types_of(rng.choice(sides)))
     described = Chain(

@@ -51,14 +51,6 @@ def on_spark(session: Any) -> OpenEngine:
     return engine_of(session)
 
 
-@pytest.fixture(scope="module")
-def seen_by_spark(stack: Any) -> Iterator[Path]:
-    """A folder that driver and executors see, too."""
-    folder = Path(tempfile.mkdtemp(dir=stack.work_dir("engine")))
-    yield folder
-    shutil.rmtree(folder)
-
-
 @pytest.fixture
 def folder(seen_by_spark: Path) -> Path:
     return Path(tempfile.mkdtemp(dir=seen_by_spark))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,7 +17,7 @@ from tests.unit.reports.test_run_index import IndexParts
 from tests.unit.test_soak import fault, ran
 from tidemark.campaigns import soak as soaking
 from tidemark.campaigns.campaign import JournalEntry
-from tidemark.campaigns.soak import Soak
+from tidemark.campaigns.soak import Soak, run_options
 from tidemark.cli import app
 from tidemark.formats.evidence import RunDirectory
 from tidemark.formats.faults import IN_ROLE, POINTS, FaultComponent
@@ -37,6 +38,7 @@ def soaked(monkeypatch, tmp_path):
 
     def go(*words, runs, over=True, folder=at):
         def soak(options, _stack, say):
+            go.options = options
             done = Soak(options, seconds=90.0, over=over)
             for one in runs:
                 done.runs.append(one)
@@ -123,6 +125,21 @@ def test_a_document_is_written_of_a_soak_that_lasted_its_time_only(soaked, tmp_p
 
     assert soaked("--markdown", str(document), runs=[HELD]).exit_code == 0
     assert "**it holds**" in document.read_text()
+
+
+def test_each_run_demands_in_time_what_the_command_says(soaked):
+    words = {
+        "--recover-within": "20s",
+        "--progress-during-faults": "1",
+        "--watermark-stands-at-most": "60s",
+        "--state-rows-at-most": "100000",
+    }
+    assert soaked(*(word for pair in words.items() for word in pair), runs=[HELD]).exit_code == 0
+
+    run = run_options(soaked.options, 0)
+    assert (run.recover_within_s, run.progress_during_faults) == (20, "1")
+    assert (run.watermark_stands_at_most_s, run.state_rows_at_most) == (60, 100_000)
+    assert run_options(replace(soaked.options, in_time={}), 0).recover_within_s is None
 
 
 def test_a_sink_that_is_none_is_refused_before_anything_begins(soaked):

@@ -30,6 +30,7 @@ cannot reach is not asked.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from tidemark.formats.contract import PRESERVED, JoinKind
@@ -38,7 +39,7 @@ from tidemark.oracle.compare.join_comparison import Seen
 from tidemark.oracle.contract_coverage import Exercised, exercised, implied
 from tidemark.oracle.input.history import NO_BATCH, History
 from tidemark.oracle.prediction import Prediction
-from tidemark.oracle.spark.time_ranges import LEFT, NULL_TIME_US, RIGHT, evicted_at_ms
+from tidemark.oracle.spark.time_ranges import LEFT, NULL_TIME_US, RIGHT, US_PER_MS, evicted_at_ms
 
 Goals = Mapping[str, Exercised]
 """Coverage goals by name."""
@@ -162,23 +163,25 @@ def _flushed(history: History, prediction: Prediction) -> bool:
     if not committed:
         return False
     watermark_ms = prediction.watermarks_ms[committed[-1]]
-    rows = history.rows
-    for side in (LEFT, RIGHT):
-        latest_us = max(
-            (
-                time_us
-                for time_us, of, disposition in zip(
-                    rows.time_us[: rows.first_sentinel], rows.side, rows.disposition, strict=False
-                )
-                if of == side and not disposition and time_us != NULL_TIME_US
-            ),
-            default=None,
-        )
-        last_ms = (
-            None
-            if latest_us is None
-            else evicted_at_ms(history.contract, side, latest_us, history.pushdown.limits_ms[side])
-        )
-        if last_ms is not None and watermark_ms < last_ms:
-            return False
-    return True
+    ends_ms = (_last_eviction_ms(history, side) for side in (LEFT, RIGHT))
+    return all(end_ms is None or end_ms <= watermark_ms for end_ms in ends_ms)
+
+
+def _last_eviction_ms(history: History, side: int) -> int | None:
+    """The smallest watermark that evicts all rows of a side that any watermark evicts; ``None``: there are none.
+
+    Rows behind a limit are never evicted, and those up to it are.
+    """
+    rows, limits_ms = history.rows, history.pushdown.limits_ms[side]
+    limit_us = min(limits_ms, default=math.inf) * US_PER_MS
+    latest_us = max(
+        (
+            time_us
+            for time_us, of, disposition in zip(
+                rows.time_us[: rows.first_sentinel], rows.side, rows.disposition, strict=False
+            )
+            if of == side and not disposition and time_us != NULL_TIME_US and time_us <= limit_us
+        ),
+        default=None,
+    )
+    return None if latest_us is None else evicted_at_ms(history.contract, side, latest_us, limits_ms)

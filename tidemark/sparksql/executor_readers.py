@@ -6,7 +6,7 @@ Free of Spark. Nothing is installed on executors: these functions, and the modul
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,11 +39,13 @@ _PLACES = ("n", "part", "is_sentinel")
 
 @dataclass(frozen=True)
 class EventFields:
-    """What is read of the records of each side. ``numbers`` are the fields that are compared, ``every`` of both."""
+    """What is read of the records of each side. ``numbers`` are the fields that are compared; ``every`` has the columns
+    of those of both sides.
+    """
 
     sides: tuple[Side, Side]
     numbers: tuple[tuple[str, ...], tuple[str, ...]]
-    every: tuple[str, ...]
+    every: Mapping[str, str]
 
 
 def in_order(reader: Reader, names: Sequence[str]) -> Reader:
@@ -58,7 +60,7 @@ def in_order(reader: Reader, names: Sequence[str]) -> Reader:
 
 def event_reader(fields: EventFields) -> Reader:
     """Reads ``n topic part is_sentinel is_absent value value_bytes`` into ``n side part is_sentinel id time_us
-    readable``, each field of the key (``k0`` …), and each field that is compared, by its name and ``_``.
+    readable``, each field of the key (``k0`` …), and each field that is compared.
     """
 
     def read(batches: Batches) -> Batches:

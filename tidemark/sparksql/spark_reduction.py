@@ -26,7 +26,7 @@ from tidemark.formats.trace import Base64, TraceReader
 from tidemark.oracle.large.engine import Engine, LargeRun, OpenEngine, count_repeated, key_names
 from tidemark.oracle.large.output import came_relations, fields_of_output
 from tidemark.oracle.spark.time_ranges import LEFT, RIGHT
-from tidemark.oracle.sql.join_rules import Select, quoted
+from tidemark.oracle.sql.join_rules import Select, column_of, quoted
 from tidemark.oracle.sql.relation_tables import make_tables
 from tidemark.sparksql.executor_readers import (
     PICKLED_BY_VALUE,
@@ -138,7 +138,7 @@ class _SparkEngine(SparkTables):
             tuple(run.history.pushdown.fields[LEFT]),
             tuple(run.history.pushdown.fields[RIGHT]),
         )
-        self._every = tuple(dict.fromkeys([*self._numbers[LEFT], *self._numbers[RIGHT]]))
+        self._every = {name: column_of(name) for name in (*self._numbers[LEFT], *self._numbers[RIGHT])}
 
     def make_records(self) -> None:
         """Make the tables of the records. ``starts`` is there."""
@@ -146,7 +146,7 @@ class _SparkEngine(SparkTables):
         self._read_trace()
         types = {"n": "bigint", "side": "bigint", "part": "bigint", "is_sentinel": "boolean", "id": "string"}
         types |= {"time_us": "bigint", "readable": "boolean", **dict.fromkeys(self._keys, "string")}
-        types |= {f"{name}_": "bigint" for name in self._every}
+        types |= dict.fromkeys(self._every.values(), "bigint")
         reader = event_reader(EventFields(sides, self._numbers, self._every))
         self._map("decoded", "trace_records", reader, types)
         fields = "".join(f", {quoted(name)}" for name in self._every)

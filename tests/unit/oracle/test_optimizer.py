@@ -8,15 +8,39 @@ import pytest
 
 from tests.unit.oracle.chain_runs import ChainRun, source
 from tidemark.errors import BrokenContract
-from tidemark.formats.chain import Aggregate, Chain, Deduplicate, Join, Limit, Step, Value, Where, Window
+from tidemark.formats.chain import (
+    Aggregate,
+    Chain,
+    Deduplicate,
+    Join,
+    Limit,
+    Step,
+    Value,
+    Where,
+    Window,
+    time_of,
+)
 from tidemark.formats.contract import Bound, Filter, JoinKind, Term, WatermarkPolicy
-from tidemark.oracle.spark.outer_join_elimination import optimized
+from tidemark.oracle.spark.outer_join_elimination import distinct_keys, optimized
 
 COUNT = Aggregate(Window(source("a"), "end", 10_000), ("k_a",), (Value("n", "count"),))
 CLICKS = Aggregate(Window(source("b"), "end_b", 10_000), ("k_b",), (Value("m", "count"),))
 WINDOWS = Join(JoinKind.LEFT_OUTER, COUNT, CLICKS, (("k_a", "k_b"),), Bound(equal=True), "end")
 PLAIN = Join(JoinKind.LEFT_OUTER, source("a"), source("b"), (("k_a", "k_b"),), Bound(-5000, 0), "t_a")
 RIGHT = replace(PLAIN, kind=JoinKind.RIGHT_OUTER, time="t_b")
+
+
+def counts(topic: str, *more_keys: str) -> Aggregate:
+    """``n_a`` for each ``k_a`` and window ``w_a``; ``more_keys`` are more fields by which rows of ``a`` are counted."""
+    window = Window(source(topic, required=(f"k_{topic}", *more_keys)), f"w_{topic}", 10_000)
+    return Aggregate(window, (f"k_{topic}", *more_keys), (Value(f"n_{topic}", "count"),))
+
+
+def joined(left: Step, right: Step, kind: JoinKind = JoinKind.INNER, **changes) -> Join:
+    """Two of them, by key and window, of which that of the left goes on, or that of the preserved side."""
+    a, b = time_of(left)[-1], time_of(right)[-1]
+    time = {JoinKind.RIGHT_OUTER: f"w_{b}", JoinKind.FULL_OUTER: None}.get(kind, f"w_{a}")
+    return replace(Join(kind, left, right, ((f"k_{a}", f"k_{b}"),), Bound(equal=True), time), **changes)
 
 
 def greatest(step: Step, of: str, *more: Value, key: str = "k_a") -> Step:
@@ -54,6 +78,92 @@ def test_a_side_that_nothing_needs_is_not_read(last, output, kept):
         assert plan.chain is described
     else:
         assert plan.chain.sources == tuple(described.sources[number] for number in kept)
+
+
+A, B, C = counts("a"), counts("b"), counts("c")
+FINE = counts("c", "v_c")
+"""Of a ``k_c`` and window there are more than one of these."""
+LEFT_OUTER, RIGHT_OUTER = JoinKind.LEFT_OUTER, JoinKind.RIGHT_OUTER
+FULL_OUTER, LEFT_SEMI = JoinKind.FULL_OUTER, JoinKind.LEFT_SEMI
+MORE = (Term(">", "n_b", "n_c"),)
+TWICE = Aggregate(B, ("k_b", "n_b"), (Value("again", "count"),))
+
+
+@pytest.mark.parametrize(
+    ("step", "keys"),
+    [
+        pytest.param(source("b"), [], id="a source has none"),
+        pytest.param(Window(source("b"), "w_b", 10_000), [], id="a window has none"),
+        pytest.param(B, ["k_b w_b"], id="an aggregate has its groups"),
+        pytest.param(replace(B, keys=()), ["w_b"], id="an aggregate of all rows of a window"),
+        pytest.param(TWICE, ["k_b w_b"], id="an aggregate of an aggregate keeps smaller groups"),
+        pytest.param(
+            replace(TWICE, keys=("n_b",)), ["n_b w_b"], id="it has its own where those are not smaller"
+        ),
+        pytest.param(Where(B, (Filter("n_b", ">", 1),)), ["k_b w_b"], id="a filter keeps them"),
+        pytest.param(Window(B, "wide", 20_000), [], id="a window of a window is a new one"),
+        pytest.param(Deduplicate(B, ("k_b",)), [], id="a deduplication has none"),
+        pytest.param(Deduplicate(B, ("k_b",), within_watermark=True), [], id="within the watermark neither"),
+        pytest.param(joined(B, C), ["k_b w_b"], id="an inner join keeps those with its time"),
+        pytest.param(joined(B, C, time="w_c"), ["k_c w_c"], id="that may be the time of the right"),
+        pytest.param(joined(B, C, LEFT_OUTER), ["k_b w_b"], id="a left outer join those of the left"),
+        pytest.param(joined(B, C, RIGHT_OUTER), ["k_c w_c"], id="a right outer join those of the right"),
+        pytest.param(joined(B, C, FULL_OUTER), [], id="a full outer join none"),
+        pytest.param(
+            joined(B, C, LEFT_SEMI, conditions=MORE), ["k_b w_b"], id="a left semi join those of the left"
+        ),
+        pytest.param(joined(B, FINE, LEFT_SEMI, conditions=MORE), ["k_b w_b"], id="whatever is on its right"),
+        pytest.param(joined(B, FINE), [], id="an inner join where the right repeats rows"),
+        pytest.param(joined(B, FINE, time="w_c"), ["k_c v_c w_c"], id="it keeps those of the right"),
+        pytest.param(joined(B, FINE, LEFT_OUTER), [], id="a left outer join where the right repeats rows"),
+        pytest.param(joined(FINE, B, RIGHT_OUTER), [], id="a right outer join where the left repeats rows"),
+        pytest.param(
+            joined(FINE, B, LEFT_OUTER),
+            ["k_c v_c w_c"],
+            id="a left outer join keeps those that the right finds",
+        ),
+        pytest.param(joined(B, C, keys=()), [], id="an inner join by time alone"),
+        pytest.param(
+            joined(B, Window(source("c"), "w_c", 10_000)), [], id="a join with rows that are not counted"
+        ),
+        pytest.param(
+            joined(B, FINE, LEFT_OUTER, conditions=(Term("=", "n_b", "v_c"),)),
+            ["k_b w_b"],
+            id="an equation is a key",
+        ),
+    ],
+)
+def test_spark_knows_the_keys_of_a_step(step, keys):
+    assert distinct_keys(step) == {frozenset(key.split()) for key in keys}
+
+
+DISTINCT = [
+    (joined(A, joined(B, C), LEFT_OUTER), ("k_a", "n_a"), (0,)),
+    (joined(A, joined(B, C), LEFT_OUTER), ("k_a", "n_c"), (0, 1, 2)),
+    (joined(A, joined(B, C)), ("k_a", "n_a"), (0, 1, 2)),
+    (joined(A, joined(B, C), LEFT_OUTER, keys=(("k_a", "k_c"),)), ("k_a", "n_a"), (0, 1, 2)),
+    (joined(A, joined(B, C, time="w_c"), LEFT_OUTER), ("k_a", "n_a"), (0,)),
+    (joined(A, joined(B, C, time="w_c"), LEFT_OUTER, keys=(("k_a", "k_b"),)), ("k_a", "n_a"), (0, 1, 2)),
+    (joined(A, joined(B, C, LEFT_OUTER), LEFT_OUTER), ("k_a", "n_a"), (0,)),
+    (joined(A, joined(B, C, RIGHT_OUTER), LEFT_OUTER), ("k_a", "n_a"), (0,)),
+    (joined(A, joined(B, C, LEFT_SEMI, conditions=MORE), LEFT_OUTER), ("k_a", "n_a"), (0,)),
+    (joined(A, joined(B, FINE), LEFT_OUTER), ("k_a", "n_a"), (0, 1, 2)),
+    (joined(A, joined(B, FINE, LEFT_OUTER), LEFT_OUTER), ("k_a", "n_a"), (0, 1, 2)),
+    (joined(A, Deduplicate(B, ("k_b", "w_b")), LEFT_OUTER), ("k_a", "n_a"), (0, 1)),
+    (joined(A, TWICE, LEFT_OUTER), ("k_a", "n_a"), (0,)),
+    (joined(joined(B, C), A, RIGHT_OUTER), ("k_a", "n_a"), (2,)),
+    (joined(joined(B, C, LEFT_OUTER), A, LEFT_OUTER), ("k_b", "n_b"), (0,)),
+    (joined(joined(B, C, LEFT_OUTER), A, LEFT_OUTER), ("k_b", "n_c"), (0, 1)),
+    (joined(joined(B, C, LEFT_OUTER), A), ("k_b", "n_b"), (0, 2)),
+    (joined(A, FINE, LEFT_OUTER, conditions=(Term("=", "n_a", "v_c"),)), ("k_a", "n_a"), (0,)),
+    (joined(A, FINE, LEFT_OUTER, conditions=(Term("<=", "n_a", "v_c"),)), ("k_a", "n_a"), (0, 1)),
+]
+"""The last step of a chain, its output, and which of its sources are read. ``tests/spark`` asks Spark."""
+
+
+@pytest.mark.parametrize(("last", "output", "kept"), DISTINCT)
+def test_a_join_whose_rows_spark_knows_to_be_distinct_is_not_read(last, output, kept):
+    assert optimized(Chain("any", last, output)).sources == kept
 
 
 def test_a_side_that_is_not_read_holds_the_watermark_for_ever():

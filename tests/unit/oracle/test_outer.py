@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
+from tests.unit.oracle.disagreements import disagreements
 from tests.unit.oracle.histories import Run
 from tests.unit.oracle.test_rules import emitted
 from tidemark.formats.contract import Bound
+from tidemark.oracle.input.history import read_history
 from tidemark.oracle.spark.known_defects import FULL_OUTER_JOINS_NULL_KEYS
+from tidemark.oracle.sql.join_answer import ask
 
 
 def right() -> Run:
@@ -87,3 +91,25 @@ def test_a_full_outer_join_takes_null_keys_for_equal_and_the_defect_is_named() -
 def test_an_open_end_keeps_a_preserved_right_row_for_ever() -> None:
     run = Run("right_outer", bound=Bound(-5000, None)).batch("i1 x 100", "c1 a 10, c2 x 100", watermark=0)
     assert emitted(run.batch(watermark=100)) == {"i1 c2": 0}
+
+
+@pytest.mark.parametrize("kind", ["left_outer", "right_outer", "full_outer"])
+@pytest.mark.parametrize("watermarked", [(), ("left",), ("right",), ("left", "right")])
+def test_where_times_are_equal_a_row_before_1970_is_final_if_the_other_side_has_a_watermark(
+    kind: str, watermarked: tuple[str, ...]
+) -> None:
+    """All watermarks are 0 s. Without any an unmatched row may always be matched; with one of its own it is late."""
+    run = Run(kind, bound=Bound(equal=True)).batch("i1 a -5, i2 x 0", "c1 b -5, c2 y 0").batch()
+    run.batches = lambda: run.plans  # type: ignore[method-assign]
+    left, right = (
+        replace(side, watermark_delay_ms=0 if name in watermarked else None)
+        for name, side in (("left", run.contract.left), ("right", run.contract.right))
+    )
+    run.contract = replace(run.contract, left=left, right=right)
+    preserved = {"left_outer": ["left"], "right_outer": ["right"], "full_outer": ["left", "right"]}[kind]
+    final = [name for name in preserved if watermarked and name not in watermarked]
+
+    history = read_history(run)
+
+    assert ask(history).is_right.sum() == 2 * len(final)
+    assert disagreements(history) == []

@@ -22,7 +22,7 @@ from tidemark.sparksql.executor_readers import (
 
 LEFT = Side("a", "id", ("k", "m"), "at", 10_000)
 RIGHT = Side("b", "id", ("k", "m"), "at", None, keeps_null_event_time=True)
-FIELDS = EventFields((LEFT, RIGHT), (("x",), ("y",)), ("x", "y"))
+FIELDS = EventFields((LEFT, RIGHT), (("x",), ("y",)), {"x": "x_", "y": "y_"})
 HEADERS = [("query", "q"), ("batch", "3"), ("partition", "0"), ("attempt", "0")]
 
 

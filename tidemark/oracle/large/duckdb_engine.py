@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tempfile
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -11,7 +12,7 @@ from typing import Any
 
 import duckdb
 
-from tidemark.errors import TestbedError, UsageError
+from tidemark.errors import BrokenEvidence, TestbedError, TidemarkError, UsageError
 from tidemark.formats.evidence import InputRecord, OutputRecord, StateRow
 from tidemark.formats.scans import scans_in_pieces
 from tidemark.oracle.large import output
@@ -35,9 +36,13 @@ _MEGABYTES = {"MB": 1, "GB": 1_000, "TB": 1_000_000}
 
 @contextmanager
 def duckdb_engine(run: LargeRun, memory: str | None = None) -> Iterator[Engine]:
-    """DuckDB, for the length of the block. Raises ``TestbedError`` if it has neither memory nor disk for the run."""
+    """DuckDB, for the length of the block.
+
+    Raises ``TestbedError`` if it has neither memory nor disk for the run, and ``BrokenEvidence`` or ``BrokenTrace``, as
+    the judgement of a small run does, for evidence that cannot be read.
+    """
     limit = memory or memory_limit(run.records)
-    with tempfile.TemporaryDirectory(prefix="tidemark-") as folder, _explained(limit):
+    with tempfile.TemporaryDirectory(prefix="tidemark-") as folder, _explained(run, limit):
         config: dict[str, Any] = {"memory_limit": limit, "temp_directory": folder}
         with duckdb.connect(":memory:", config=config) as sql:
             sql.execute(QUIET)
@@ -74,22 +79,43 @@ def megabytes(limit: str) -> int:
 
 
 @contextmanager
-def _explained(limit: str) -> Iterator[None]:
-    """Say what DuckDB lacked."""
+def _explained(run: LargeRun, limit: str) -> Iterator[None]:
+    """Say what DuckDB lacked, or what is wrong with the evidence: what reads it as in small runs says where."""
     try:
         yield
+    except TidemarkError:
+        raise
     except duckdb.OutOfMemoryException as error:
         raise TestbedError(
             f"the run could not be judged: DuckDB needs more memory than {limit}",
-            detail=str(error).partition("\n")[0],
+            detail=_first_line(error),
             hint="`tidemark check DIR --memory 8GB` gives it more; a run that no machine holds is for --engine spark",
         ) from error
-    except duckdb.IOException as error:
-        raise TestbedError(
-            "the run could not be judged: DuckDB has too little disk for it",
-            detail=str(error).partition("\n")[0],
-            hint=f"its temporary files are below {tempfile.gettempdir()!r}: free some space there, or set TMPDIR",
-        ) from error
+    except Exception as error:
+        _read_all(run)
+        if isinstance(error, duckdb.IOException):
+            raise TestbedError(
+                "the run could not be judged: DuckDB has too little disk for it",
+                detail=_first_line(error),
+                hint=f"its temporary files are below {tempfile.gettempdir()!r}: free some space there, or set TMPDIR",
+            ) from error
+        if isinstance(error, duckdb.Error):
+            raise BrokenEvidence(
+                "the evidence cannot be read",
+                detail=f"{type(error).__name__}: {_first_line(error)}",
+                hint="the docstring of tidemark/formats/evidence.py describes each file; a time may be too large",
+            ) from error
+        raise
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
+
+
+def _read_all(run: LargeRun) -> None:
+    """Read what DuckDB reads of the evidence, record by record; raises what is wrong with it."""
+    for records in (run.evidence.inputs(), run.evidence.output(), run.evidence.state() or ()):
+        deque(records, maxlen=0)
 
 
 class _DuckDBEngine(PartTables):
@@ -108,8 +134,13 @@ class _DuckDBEngine(PartTables):
         """Make the table of the output records."""
         history, evidence = self._run.history, self._run.evidence
         query = history.manifest.query_id or ""
-        scans = scans_in_pieces(evidence.file("output"), "output", self.piece_rows, query)
-        output.make_came(self, history.contract.output, scans, evidence.scan("output", query) or "")
+        written = output.WrittenOutput(
+            query,
+            evidence.scan("output", query) or "",
+            scans_in_pieces(evidence.file("output"), "output", self.piece_rows, query),
+            partial(evidence.pick, "output"),
+        )
+        output.make_came(self, history.contract.output, written)
 
     def make_state(self) -> None:
         """Make the table of the rows of the state."""

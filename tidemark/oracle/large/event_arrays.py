@@ -5,7 +5,7 @@ Free of I/O, of DuckDB and of Spark: executors of Spark load this module alone (
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -18,10 +18,10 @@ def event_arrays(
     about: Side,
     reader: ColumnReader,
     values: Sequence[bytes | str | None],
-    compared: Sequence[str],
+    compared: Mapping[str, str],
     absent: Sequence[bool],
 ) -> dict[str, Any]:
-    """``id time_us readable``, the fields of the key (``k0`` …), and each field of ``compared`` by its name and ``_``.
+    """``id time_us readable``, the fields of the key (``k0`` …), and those of ``compared``, which names their columns.
 
     A field that the side does not compare is NULL. An ``absent`` record is never readable.
     """
@@ -37,6 +37,6 @@ def event_arrays(
     }
     for at in range(len(about.keys)):
         columns[f"k{at}"] = pa.array([key[at] for key in read.key], pa.string())
-    for name in compared:
-        columns[f"{name}_"] = pa.array(read.numbers.get(name) or [None] * len(values), pa.int64())
+    for name, column in compared.items():
+        columns[column] = pa.array(read.numbers.get(name) or [None] * len(values), pa.int64())
     return columns

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from tidemark.oracle.compare.batch_order import RightRow, first_places, later_rows, place_of
-from tidemark.oracle.input.output_rows import header_batch
 from tidemark.oracle.large.engine import Engine
 from tidemark.oracle.sql.join_inputs import Columns
 from tidemark.oracle.sql.join_rules import Select
@@ -64,12 +63,10 @@ def _are_in_order(spans: Sequence[tuple[int, int | None, int, int]]) -> bool:
 
 def _odd(engine: Engine) -> Iterator[RightRow]:
     """The records that are read as in small runs, where they may be right: of rows that nobody knows yet."""
-    found = engine.rows("select o, part, batch from came where identity is null order by o")
-    unknown = iter(engine.outputs("select o from came where identity is null and batch is null"))
-    for number, part, batch in found:
-        of = header_batch(next(unknown)) if batch is None else batch
-        if of is not None:
-            yield RightRow(None, of, place_of(part, number))
+    for number, part, batch in engine.rows(
+        "select o, part, batch from came where identity is null and batch is not null order by o"
+    ):
+        yield RightRow(None, batch, place_of(part, number))
 
 
 def _columns(firsts: Sequence[tuple[int, int, int]]) -> Columns:

@@ -3,8 +3,8 @@
 Free of I/O but for scans of the evidence. A record is known by its number: that of its row in a scan of the trace,
 counted from 1, sentinels last. Tables that are made:
 
-* ``parsed(n, side, part, position, is_sentinel, id, time_us, readable, in_part)``, and each field that is compared, by
-  its name and ``_``; ``in_part`` is the number of the part that the key is in;
+* ``parsed(n, side, part, position, is_sentinel, id, time_us, readable, in_part)``, and each field that is compared
+  (``tidemark.oracle.sql.join_rules.column_of``); ``in_part`` is the number of the part that the key is in;
 * ``keys(key, k0 …)``: the different keys, each by its first record;
 * ``absent(row, side)``: those at whose offset a reader of committed records finds none, without sentinels;
 * ``records``: what the relations of a join read (``tidemark.oracle.sql.join_relations``).
@@ -46,7 +46,7 @@ from tidemark.oracle.large.plain import (
 )
 from tidemark.oracle.spark.time_ranges import LEFT, RIGHT
 from tidemark.oracle.sql.interruptible import execute
-from tidemark.oracle.sql.join_rules import Select, quoted
+from tidemark.oracle.sql.join_rules import Select, column_of, quoted
 
 _TEXTS, _NUMBERS = (as_text, is_text), (as_number, is_number)
 _READ = {"id": _TEXTS, "time_us": (as_time_us, is_time)}
@@ -80,7 +80,7 @@ class RecordTables:
         self._run = run
         self.keys = key_names(history)
         fields = history.pushdown.fields
-        self.fields = list(dict.fromkeys([*fields[LEFT], *fields[RIGHT]]))
+        self.fields = {name: column_of(name) for name in (*fields[LEFT], *fields[RIGHT])}
         self._part = tables.part_of(*self.keys)
         self._rows = self.last = 0
         self._ends: dict[int, int] = {}

@@ -5,7 +5,9 @@ key is *clean* if each of its rows that this Spark gives is right, due in a comm
 batch, or again where its batch permits it, before the rows of later batches, and if no other output record names a row
 of it. All other keys are *dirty*.
 Handed on are the dirty keys, up to a size; a *witness* for each coverage goal; and a sample of the clean keys, which
-the model judges.
+the model judges. Keys are handed on as a whole, and output records only with all that they name: a part of them would
+be judged wrong. Of an output of ids, the keys that share the id of a record which may be of any of them are handed on
+together, or none is. A run of which something dirty was not handed on is inconclusive.
 """
 
 from __future__ import annotations
@@ -85,7 +87,7 @@ class Reduced:
         return self._run.batches()
 
     def output(self) -> list[OutputRecord]:
-        """The output records that name a chosen one, and those that are not plain."""
+        """The output records that name chosen records alone, and those that name none."""
         return self._records
 
     def faults(self) -> Sequence[Fault]:
@@ -112,7 +114,8 @@ class Reduced:
 def reduced(run: Evidence, *, large: int = LARGE, opened: OpenEngine = duckdb_engine) -> Reduced | None:
     """A large run reduced; ``None`` if it is small, or has what only the judgement of small runs can judge.
 
-    ``opened`` opens the engine that does it. Raises ``TestbedError`` for what the engine lacks.
+    ``opened`` opens the engine that does it. Raises ``TestbedError`` for what the engine lacks, and ``BrokenEvidence``
+    or ``BrokenTrace`` for evidence that it cannot read.
     """
     if getattr(run, "scan", None) is None:
         return None
@@ -193,12 +196,14 @@ class _Reduction:
             if compared is None:
                 return None
             fields = compared
+        if not history.contract.output.has_refs:
+            engine.make_relations(output.BESIDE_NAMELESS, "beside_nameless")
         engine.make_came()
         self._compare(has_state=has_state)
         self._choose(has_state=has_state)
         rest = replace(count_rest(engine, history), state_fields=fields, first_places=self._first_places)
         inputs = engine.inputs("select r.row as n, r.position from records r join chosen c on c.row = r.row")
-        found = Reduced(run, rest, inputs, engine.outputs(_OUTPUTS))
+        found = Reduced(run, rest, inputs, engine.outputs("select o from picked where is_whole"))
         if has_state:
             found.kept = engine.state(state_rows.HANDED_ON)
             if (keys := run.state_keys()) is not None:
@@ -245,22 +250,22 @@ class _Reduction:
         )
         self._engine.make_relations([Select("times", _TIMES), Select("wrong", wrong)], "times wrong")
         self._first_places = find_behind(self._engine)
-        for name, text in {
-            "named": _NAMED,
-            "dirty": f"""select key from wrong where due is not null
-            union select key from expected where comes <> is_right
-            union select w.key from records w join named n on n.row = w.row where w.key is not null
-            union select w.key from records w join sentinels s on s.row = w.row where w.key is not null
-            union select key from behind where key is not null
-            {"union select key from state_dirty" if has_state else ""}""",
-        }.items():
-            self._engine.make(name, text)
+        self._engine.make("named", _NAMED)
+        if self._history.contract.output.has_refs:
+            self._engine.register("shared", {"key": np.array([], dtype=np.int64)})
+        else:
+            self._engine.make_relations(_SHARED, "shared")
+        self._engine.make("dirty", _dirty(has_state=has_state))
 
     def _choose(self, *, has_state: bool) -> None:
         """``chosen``: the rows that are handed on: witnesses, then rows of dirty keys, then those of the sample.
 
         A key has a row at least, so that of each priority no more keys can be taken than there may be rows.
+        ``picked(o, is_whole)``: the output records that name one of them, or are no row for all that is known; whether
+        all records that it names are chosen, so that it is handed on.
         """
+        ((shared,),) = self._engine.rows("select sum(s.many) from sizes s join shared h on h.key = s.key")
+        least = _IN_ANY_CASE if (shared or 0) <= DIRTY_ROWS else _FIRST
         seed = abs(self._history.manifest.seed or 0) % _PRIME
         found, alone = witnesses(self._history, key_names(self._history)), {}
         if self._engine.parts > 1:  # each takes the memory of a statement
@@ -272,12 +277,15 @@ class _Reduction:
             "near_rights": near_rights(self._history),
             **alone,
             "witness": f"select distinct row from ({' union all '.join(found)}) found where row is not null",
-            "ranked": f"""select s.key, s.many, (s.key * {_FACTOR} + {seed}) % {_PRIME} as place,
-                case when w.key is not null then 0 when d.key is not null then 1 else 2 end as priority
+            "ranked": f"""select s.key, s.many,
+                (s.key * {_FACTOR} + {seed}) % {_PRIME} + {_PRIME} * coalesce(d.urgency, 0) as place,
+                case when w.key is not null or d.urgency = {_IN_ANY_CASE} then 0
+                    when d.key is not null then 1 else 2 end as priority
             from sizes s left join dirty d on d.key = s.key left join (
                 select distinct r.key from records r join witness v on v.row = r.row where r.key is not null
             ) w on w.key = s.key
-            where d.key is not null or w.key is not null or s.lefts * s.rights <= {_PAIRS}""",
+            where coalesce(d.urgency, {least}) >= {least} and (w.key is not null or d.urgency = {_IN_ANY_CASE}
+                or d.key is not null and s.many <= {DIRTY_ROWS} or d.key is null and s.lefts * s.rights <= {_PAIRS})""",
             "chosen_keys": f"""select key
             from (
                 select key, priority, sum(many) over (
@@ -290,12 +298,12 @@ class _Reduction:
             ) summed
             where priority = 0 or priority = 1 and taken <= {DIRTY_ROWS} or priority = 2 and taken <= {SAMPLE_ROWS}""",
             "chosen": f"""select r.row from records r join chosen_keys k on k.key = r.key
-            union select row from witness
             union select row from sentinels
-            union select l from came where identity is null and l is not null
-            union select r from came where identity is null and r is not null
+            union select w.row from records w join (select row from witness union select row from named) v
+                on v.row = w.row where w.key is null
             {"" if self._history.contract.output.has_refs else f"union {_UNREAD}"}
             {f"union {state_rows.CHOSEN}" if has_state else ""}""",
+            "picked": _PICKED,
         }.items():
             self._engine.make(name, text)
 
@@ -348,11 +356,64 @@ select row from (
 ) unread
 """
 """The records that an output record of ids may name without the judge being able to read them."""
-_OUTPUTS = """
-select c.o from came c left join chosen a on a.row = c.l left join chosen b on b.row = c.r
+_PICKED = """
+select c.o, c.batch is null or (c.l is null or a.row is not null) and (c.r is null or b.row is not null) as is_whole
+from came c left join chosen a on a.row = c.l left join chosen b on b.row = c.r
 where c.identity is null or a.row is not null or b.row is not null
 """
-"""The output records that are not plain, or name a chosen record, or one that is not there."""
+"""A record without a batch is wrong, whatever it names."""
+_SHARED = [
+    Select(
+        "doubtful",
+        """
+select distinct p.side, p.id from parsed p join (
+    select l as row from came where identity is null union select r from came where identity is null
+) c on c.row = p.n
+where p.readable
+""",
+        of_all=True,
+    ),
+    Select(
+        "alike",
+        """
+select case when p.id is not null then p.side end as side, p.id, r.key
+from parsed p join doubtful d on d.side = p.side and d.id is not distinct from p.id join records r on r.row = p.n
+where p.readable
+""",
+        of_all=True,
+    ),
+    Select(
+        "shared",
+        """
+select distinct a.key from alike a join (
+    select side, id from alike group by side, id having min(key) <> max(key)
+) s on s.side is not distinct from a.side and s.id is not distinct from a.id
+""",
+        of_all=True,
+    ),
+]
+"""The events with the ids that records without an identity name; ``shared`` are the keys of those in several keys. A
+record without ids may be of an event without an id of either side.
+"""
+_IN_ANY_CASE, _FIRST, _LATER = range(3)
+"""The ``urgency`` of dirty keys: those that share an id are handed on if all of them can be; then come the keys that a
+record names which is none of the expected rows, for it is wrong in most cases.
+"""
+
+
+def _dirty(*, has_state: bool) -> str:
+    """The keys of which something is to be looked at, and in which order they are handed on."""
+    return f"""
+select key, min(urgency) as urgency from (
+    select key, {_IN_ANY_CASE} as urgency from shared
+    union all select w.key, {_FIRST} from records w join named n on n.row = w.row
+    union all select w.key, {_FIRST} from records w join sentinels s on s.row = w.row
+    union all select key, {_LATER} from wrong where due is not null
+    union all select key, {_LATER} from expected where comes <> is_right
+    union all select key, {_LATER} from behind
+    {f"union all select key, {_LATER} from state_dirty" if has_state else ""}
+) found where key is not null group by key
+"""
 
 
 def _published_offsets(history: History) -> Columns:

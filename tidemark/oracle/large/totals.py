@@ -53,11 +53,15 @@ def count_rest(engine: Engine, history: History) -> Rest:
 
 
 def _notes(engine: Engine) -> list[str]:
-    """Why a run is inconclusive of which more keys are dirty than were handed on."""
+    """Why a run is inconclusive of which more keys are dirty than were handed on, or output records that name them."""
     beyond = _number(engine, "select count(*) from dirty d anti join chosen_keys c on c.key = d.key")
-    if not beyond:
+    records = _number(engine, "select count(*) from picked where not is_whole")
+    if not beyond and not records:
         return []
-    return [f"{beyond:,} more keys have rows that are not as they should be; none of these was looked at"]
+    named = f", nor were {records:,} output records that name rows of them" if records else ""
+    return [
+        f"{beyond:,} more keys have rows that are not as they should be; none of these was looked at{named}"
+    ]
 
 
 def _number(engine: Engine, query: str) -> int:
@@ -107,8 +111,7 @@ def _counts(engine: Engine, history: History, late: np.ndarray) -> dict[str, int
         "matched": _matched(engine, is_semi=is_semi),
         "output_records": _number(
             engine,
-            "select count(*) from came c left join chosen a on a.row = c.l left join chosen b on b.row = c.r"
-            " where c.identity is not null and a.row is null and b.row is null",
+            "select (select count(*) from came) - (select count(*) from picked where is_whole)",
         ),
         "expected_rows": expected,
         "joined_rows": int(joined),

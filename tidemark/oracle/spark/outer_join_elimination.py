@@ -5,9 +5,9 @@ It does two things, in streams as in tables:
 * A filter above the join that holds for no row with NULLs makes these rows superfluous: a full outer join becomes a
   left or a right outer one, either of these an inner one (:func:`kind_of_filtered`).
 * A left outer join (a right outer one alike) of which nothing above needs a field of the right is removed, if either
-  the right has one row for each key, or nothing above tells one row from two: an aggregate of ``min`` and ``max``
-  (:func:`optimized`). The side that is gone has no watermark any more; but ``WatermarkTracker`` has it on its list,
-  which it made of the plan as it was analyzed.
+  the right has one row for each key (:func:`distinct_keys`), or nothing above tells one row from two: an aggregate of
+  ``min`` and ``max`` (:func:`optimized`). The side that is gone has no watermark any more; but ``WatermarkTracker`` has
+  it on its list, which it made of the plan as it was analyzed.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ from tidemark.formats.contract import PRESERVED, JoinKind, Term
 OTHER_SIDE = {JoinKind.LEFT_OUTER: 1, JoinKind.RIGHT_OUTER: 0}
 """The side that such a join can do without."""
 BLIND_TO_COPIES = {"min", "max"}
+Keys = set[frozenset[str]]
+"""Sets of fields of a step; no two of its rows agree in all fields of one of them."""
 
 
 def kind_of_filtered(kind: JoinKind, where: Sequence[Term]) -> JoinKind:
@@ -141,15 +143,60 @@ def _unneeded(step: Join, needed: set[str], *, copies: bool) -> int | None:
     side = inputs_of(step)[number]
     if needed & types_of(side).keys():
         return None
-    keys = {pair[number] for pair in step.keys} | ({str(time_of(side))} if step.bound.equal else set())
-    return number if not copies or _has_one_row_for_each(side, keys) else None
+    if copies and not _has_one_row_for_each(distinct_keys(side), _equal_fields(step, number)):
+        return None
+    return number
 
 
-def _has_one_row_for_each(side: Step, keys: set[str]) -> bool:
-    """Whether Spark knows that no two rows have the same keys (``LogicalPlanDistinctKeysVisitor``)."""
-    while isinstance(side, Where):
-        side = side.input
-    return isinstance(side, Aggregate) and {*side.keys, str(time_of(side))} <= keys
+def distinct_keys(step: Step) -> Keys:
+    """The keys of a step that Spark knows: the same in a stream as in a table, and in 3.5 to 4.3.
+
+    ``DistinctKeyVisitor.scala``, by lines of 4.3.0: ``visitAggregate`` (69; smaller keys of its input take the place of
+    the groups, 54-61), ``visitProject`` (129), ``visitFilter`` (80), ``visitJoin`` (102-121). A source or a watermark
+    has none (65), nor has a deduplication, which in a stream is no aggregate (``Optimizer.scala:3117``). Names are
+    compared: where a join has ``a = b``, a key with ``b`` is none with ``a``. No step is above a limit.
+    """
+    match step:
+        case Source() | Deduplicate():
+            return set()
+        case Window():
+            return {key for key in distinct_keys(step.input) if str(time_of(step.input)) not in key}
+        case Aggregate():
+            groups = frozenset((*step.keys, str(time_of(step))))
+            return {key for key in distinct_keys(step.input) if key <= groups} or {groups}
+        case Join():
+            return _distinct_keys_of_join(step)
+        case _:
+            return distinct_keys(step.input)
+
+
+def _distinct_keys_of_join(step: Join) -> Keys:
+    """The keys of a side stay if none of its rows can come twice, and none of the other comes unmatched.
+
+    The event time that does not go on (``Join.time``) is computed anew, to be an ordinary field: it is no key.
+    """
+    left, right = map(distinct_keys, inputs_of(step))
+    one_left = _has_one_row_for_each(left, _equal_fields(step, 0))
+    one_right = _has_one_row_for_each(right, _equal_fields(step, 1))
+    kept: Keys = set()
+    if step.kind is JoinKind.LEFT_SEMI or (one_right and step.kind in (JoinKind.INNER, JoinKind.LEFT_OUTER)):
+        kept |= left
+    if one_left and step.kind in (JoinKind.INNER, JoinKind.RIGHT_OUTER):
+        kept |= right
+    ended = {str(time_of(side)) for side in inputs_of(step)} - {str(step.time)}
+    return {key for key in kept if not key & ended}
+
+
+def _has_one_row_for_each(known: Keys, fields: set[str]) -> bool:
+    """Whether no two rows agree in these fields, as far as keys are known."""
+    return any(key <= fields for key in known)
+
+
+def _equal_fields(step: Join, number: int) -> set[str]:
+    """The fields of a side that equal one of the other (``ExtractEquiJoinKeys``, ``patterns.scala:187-225``)."""
+    time = {str(time_of(inputs_of(step)[number]))} if step.bound.equal else set()
+    conditions = {str((one.left, one.right)[number]) for one in step.conditions if one.op == "="}
+    return time | conditions | {pair[number] for pair in step.keys}
 
 
 def _of_condition(step: Join) -> set[str]:

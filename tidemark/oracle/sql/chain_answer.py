@@ -2,8 +2,8 @@
 
 Free of Spark and of I/O, and of the model. Batches, the query's watermark, late rows, and when a row is forgotten are
 the relations of a single join, asked of each step of the tree (``chain_relations``). A step's watermark is the query's
-less a number that the steps below it make. A table has the rows of each step: ``row``, ``batch``, and its fields by
-their names and ``_``.
+less a number that the steps below it make. A table has the rows of each step: ``row``, ``batch``, and its fields
+(``join_rules.column_of``).
 
 Which of the copies a deduplication keeps is not determined, nor which rows a limit takes: the choice is given, and SQL
 says what must be true of any, batch by batch.
@@ -31,7 +31,7 @@ from tidemark.oracle.sql import chain_relations
 from tidemark.oracle.sql.chain_relations import time_of
 from tidemark.oracle.sql.join_answer import FEW_ROWS, POPULAR, QUIET, as_one, database
 from tidemark.oracle.sql.join_inputs import plan_tables
-from tidemark.oracle.sql.join_rules import Select, quoted
+from tidemark.oracle.sql.join_rules import Select, column_of, quoted
 from tidemark.oracle.sql.relation_tables import DuckDBTables
 from tidemark.oracle.sql.row_relations import PLACED, watermark_relations
 
@@ -206,7 +206,7 @@ class _Question:
         """Name a table of these numbers and of the fields of a step's rows."""
         columns = {column: pa.array(values, pa.int64()) for column, values in numbers.items()}
         for column, kind in chain.types_of(step).items():
-            columns[f"{column}_"] = pa.array([row.values[column] for row in rows], _ARROW[kind])
+            columns[column_of(column)] = pa.array([row.values[column] for row in rows], _ARROW[kind])
         self._tables.sql.register(name, pa.table(columns))
 
     def _make(self, name: str, text: str) -> str:

@@ -10,6 +10,7 @@ from tidemark.formats.evidence import Batch
 from tidemark.formats.manifest import Manifest
 from tidemark.oracle.input.history import Disposition, History
 from tidemark.oracle.spark.time_ranges import LEFT, NULL_TIME_US, RIGHT
+from tidemark.oracle.sql.join_rules import column_of
 
 Columns = dict[str, np.ndarray]
 
@@ -80,7 +81,7 @@ def _records(history: History) -> Columns:
         "readable": disposition != Disposition.UNREADABLE,
     }
     for field in dict.fromkeys([*history.pushdown.fields[LEFT], *history.pushdown.fields[RIGHT]]):
-        columns[f"{field}_"] = _field(history, field, side_of)
+        columns[column_of(field)] = _field(history, field, side_of)
     return columns
 
 

@@ -7,9 +7,9 @@ Spark: how a row is repeated for each number of a range (``each_number``).
 
 The text has numbers only, so that it depends on the contract and not on the run. What it reads:
 
-* ``records(row, side, part, position, key, has_null_key, time_us, readable)``, and each field that is compared, by its
-  name and ``_``. ``position`` is the Kafka offset, ``key`` a number of the whole key, ``time_us`` the event time, NULL
-  where it is missing;
+* ``records(row, side, part, position, key, has_null_key, time_us, readable)``, and each field that is compared
+  (``join_rules.column_of``). ``position`` is the Kafka offset, ``key`` a number of the whole key, ``time_us`` the event
+  time, NULL where it is missing;
 * ``ends(batch, side, part, position)`` and ``starts(side, part, position)``: where batches end and partitions begin;
 * ``plans(batch, restarted, checkpoint_ms)``: the batches; ``restarted`` if another query ran it, or ran it again.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -13,6 +14,7 @@ from tidemark.oracle.spark.time_ranges import FOREVER_US, LEFT, RIGHT, US_PER_MS
 DUCKDB = "unnest(range({first}, {last} + 1))"
 SPARK = "explode(sequence({first}, {last}))"
 """How an engine makes a row for each number of a range, both ends in it."""
+_OTHER = re.compile(r"[^a-z0-9_]")
 
 
 class Select(NamedTuple):
@@ -96,9 +98,18 @@ class JoinRules:
         return min(ahead_us, 0) if is_equal else ahead_us
 
 
+def column_of(field: str) -> str:
+    """The column of a field: its name with ``_`` behind it, so that it is none of the other columns.
+
+    Engines ignore the case of a name, even of a quoted one. So all but small letters, digits and ``_`` is written as
+    the number of the character: ``price`` is ``price_``, ``Price`` is ``$50$rice_``.
+    """
+    return _OTHER.sub(lambda found: f"${ord(found[0]):x}$", field) + "_"
+
+
 def quoted(field: str) -> str:
-    """A field's name as SQL quotes it; with ``_``, so that it is none of the other columns'."""
-    return '"' + field.replace('"', '""') + '_"'
+    """The column of a field, as SQL quotes it."""
+    return f'"{column_of(field)}"'
 
 
 def passes_filter(what: Filter) -> str:
@@ -135,8 +146,11 @@ def unpopular_rights(rules: JoinRules) -> str:
 
 
 def milliseconds(us: str) -> str:
-    """Microseconds as milliseconds, rounded down."""
-    return f"cast(({rounded_down(us, US_PER_MS)}) / {US_PER_MS} as bigint)"
+    """Microseconds as milliseconds, rounded down.
+
+    A product of decimal numbers is exact. ``/`` is of DOUBLE in both engines, which far times do not fit into.
+    """
+    return f"cast(cast({rounded_down(us, US_PER_MS)} as decimal(19, 0)) * 0.001 as bigint)"
 
 
 def rounded_down(value: str, step: int) -> str:

@@ -159,10 +159,13 @@ where is_right or comes
 
 
 def _is_final(rules: JoinRules, side: int) -> str:
-    """Whether a row can be matched no more, under the watermark of the last batch; without one it always may be."""
-    other = rules.sides[1 - side]
+    """Whether a row can be matched no more, under the watermark of the last batch; without one it always may be.
+
+    Where times are equal the watermark of either side will do.
+    """
+    moves = any(rules.watermarked) if rules.contract.bound.equal else rules.watermarked[1 - side]
     value = value_us(rules, side, "watermark_ms")
-    if not value or (other.watermark_delay_ms is None and not rules.contract.bound.equal):
+    if not value or not moves:
         return "false"
     last = f"select max({value}) from watermarks k join plans p on p.batch = k.batch"
     return f"coalesce(w.time_us <= ({last}), false)"

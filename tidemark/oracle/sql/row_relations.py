@@ -155,9 +155,11 @@ from (
         ) as epoch
         from plans
     ) e cross join ({delays}) d left join (
-        select batch, side, max({milliseconds("event_us")}) as most_ms,
-            max(case when is_sure then {milliseconds("event_us")} end) as least_ms
-        from events group by batch, side
+        select batch, side, {milliseconds("most_us")} as most_ms, {milliseconds("least_us")} as least_ms
+        from (
+            select batch, side, max(event_us) as most_us, max(case when is_sure then event_us end) as least_us
+            from events group by batch, side
+        ) latest
     ) l on l.batch = e.batch and l.side = d.side
 ) shown
 group by batch
