@@ -112,7 +112,7 @@ class JoinComparison:
         self._came_again: Counter[int] = Counter()
         self._alike: dict[int, int] = {}
         """Of rows with the same ids and batch the one that all copies are taken for -> how many of them there are."""
-        self._first_alike: dict[int, int] = {}
+        self._first_alike: dict[Hashable, int] = {}
         """Each of these rows -> that one."""
         self._beyond: float = len(plans) if history.gaps else math.inf
         self._copies: list[RightRow] = []
@@ -186,8 +186,7 @@ class JoinComparison:
             if due < 0 and identity in self._predicted:
                 yield RightRow(first.get(identity, identity), self._predicted[identity], ~due)
         for copy in self._copies:
-            identity = copy.row
-            yield copy._replace(row=first.get(identity, identity)) if isinstance(identity, int) else copy
+            yield copy if copy.row not in first else copy._replace(row=first[copy.row])
 
     def _owed(self, row: Hashable) -> int:
         return self._alike.get(row, 1) if isinstance(row, int) else 1
