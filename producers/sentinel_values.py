@@ -39,7 +39,7 @@ def passing_values(
         kind, now = field.made, value_reader(field)(found)
         if now is None and raw_at(found, field) is not None:
             continue  # it is of another type in all records, and passes nothing
-        passing = [one for one in _candidates(field, now, filters) if _passes(one, kind, filters)]
+        passing = [one for one in _candidates(field, now, filters) if passes(one, kind, filters)]
         if passing:
             is_own_key = name in side.keys and passing[0] != now
             chosen = passing[min(turn if is_own_key else 0, len(passing) - 1)]
@@ -51,7 +51,7 @@ def passing_values(
 def failing_value(field: Field, template: dict[str, Any], filters: list[Filter]) -> Any:
     """What a record has where a field is that does not pass, near a value that does; ``None``: nothing was found."""
     now = value_reader(field)(template)
-    near = [one for one in _candidates(field, now, filters) if not _passes(one, field.made, filters)]
+    near = [one for one in _candidates(field, now, filters) if not passes(one, field.made, filters)]
     return raw_value(near[0], field, raw_at(template, field)) if near else None
 
 
@@ -75,7 +75,8 @@ def _candidates(field: Field, now: Any, filters: list[Filter]) -> list[Any]:
     return list(dict.fromkeys([nothing if now is None else now, *near]))
 
 
-def _passes(value: Any, kind: ValueType, filters: list[Filter]) -> bool:
+def passes(value: Any, kind: ValueType, filters: list[Filter]) -> bool:
+    """Whether a value is of a type, and passes what a contract asks."""
     if kind.kind == DECIMAL and fitted(value, kind) != value:
         return False
     return all(

@@ -9,13 +9,15 @@ of the contract. The keys differ between inputs, so sentinels match no row, not 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from producers.sentinel_values import (
     number_of,
+    passes,
     passing_values,
     raw_at,
     raw_value,
@@ -25,8 +27,9 @@ from producers.sentinel_values import (
 from tidemark.errors import UsageError
 from tidemark.formats.chain import STRING, Chain, Join, Window
 from tidemark.formats.contract import Bound, Contract, Filter, Side
-from tidemark.formats.events import decode_object, read_event
+from tidemark.formats.events import decode_object, read_event, write_time
 from tidemark.formats.exact_json import json_text
+from tidemark.formats.field_values import value_reader
 from tidemark.formats.record_fields import NUMBERS
 from tidemark.formats.time_forms import ISO, is_pattern
 from tidemark.formats.trace import FORMAT, Header, Record, TraceReader
@@ -52,24 +55,26 @@ def make_sentinels(contract: Contract | Chain, path: Path, *, rounds: int = 1) -
                     f"the trace {str(path)!r} has no topic {side.topic!r}",
                     hint=f"contract {contract.name!r} reads {' and '.join(repr(one.topic) for one in sides)}",
                 )
-        latest_us, templates = _scan(reader, sides)
+        required = required_of(contract)
+        latest_us, templates = _scan(reader, sides, required)
         topics = reader.header.topics
     reach_ms = _reach_ms(contract)
     delay_ms = max(side.watermark_delay_ms or 0 for side in sides)
     first_ms = -(-latest_us // 1000) + delay_ms + 2 * reach_ms + MARGIN_MS
     asked = asked_of(contract)
-    values = {
-        side.topic: passing_values(side, templates[side.topic], asked.get(side.topic, {}), turn)
-        for turn, side in enumerate(sides)
-    }
+    values = {}
+    for turn, side in enumerate(sides):
+        passing = passing_values(side, templates[side.topic], asked.get(side.topic, {}), turn)
+        values[side.topic] = _with_required(side, passing, required.get(side.topic, ()))
     header = Header(
         tidemark_trace=FORMAT, pace="stepped", topics=topics, slices=rounds, generator="producers.sentinels"
     )
-    return header, [
-        _sentinel(side, values[side.topic], first_ms + index * MARGIN_MS, slice_index=index)
-        for index in range(rounds)
-        for side in sides
-    ]
+    records = []
+    for index in range(rounds):
+        for side in sides:
+            own = _with_id(side, values[side.topic], index, asked.get(side.topic, {}).get(side.id, []))
+            records.append(_readable_sentinel(side, own, first_ms + index * MARGIN_MS, index, latest_us))
+    return header, records
 
 
 def sides_of(contract: Contract | Chain) -> tuple[Side, ...]:
@@ -86,7 +91,7 @@ def sides_of(contract: Contract | Chain) -> tuple[Side, ...]:
         before = sides.get(source.topic)
         sides[source.topic] = Side(
             source.topic,
-            id=keys[0],
+            id=keys[0] if keys else source.fields[0].name,
             keys=tuple(dict.fromkeys([*(before.keys if before else ()), *keys])),
             time=source.time,
             watermark_delay_ms=max(
@@ -100,7 +105,7 @@ def sides_of(contract: Contract | Chain) -> tuple[Side, ...]:
 
 
 def _reach_ms(contract: Contract | Chain) -> int:
-    """How far a row can reach in event time: the bound of a join, or all bounds and windows of a chain together."""
+    """How far a row can reach in event time: bound and window of a join, or all of those of a chain together."""
     if isinstance(contract, Contract):
         return _bound_ms(contract.bound)
     bounds = sum(_bound_ms(step.bound) for step in contract.steps if isinstance(step, Join))
@@ -108,18 +113,37 @@ def _reach_ms(contract: Contract | Chain) -> int:
 
 
 def _bound_ms(bound: Bound) -> int:
-    return max(abs(end) for end in (bound.lower_ms or 0, bound.upper_ms or 0))
+    return max(abs(end) for end in (bound.lower_ms or 0, bound.upper_ms or 0)) + (bound.window_ms or 0)
 
 
-def _scan(records: Iterable[Record], sides: Iterable[Side]) -> tuple[int, dict[str, dict[str, Any]]]:
+def required_of(contract: Contract | Chain) -> dict[str, tuple[str, ...]]:
+    """Topic -> the fields without which a chain filters a record out."""
+    found: dict[str, tuple[str, ...]] = {}
+    for source in contract.sources if isinstance(contract, Chain) else ():
+        found[source.topic] = tuple(dict.fromkeys([*found.get(source.topic, ()), *source.required]))
+    return found
+
+
+def _scan(
+    records: Iterable[Record], sides: Iterable[Side], required: Mapping[str, Sequence[str]]
+) -> tuple[int, dict[str, dict[str, Any]]]:
+    """The latest event time, and of each topic the last record that has most: what is required, then all keys."""
     by_topic = {side.topic: side for side in sides}
+    read = {side.topic: _readers_of(side, required.get(side.topic, ())) for side in by_topic.values()}
+    best = dict.fromkeys(by_topic, (False, False))
     last: dict[str, bytes] = {}
     latest_us = 0
     for topic, value, time_us, has_key in _readable(records, by_topic):
         latest_us = max(latest_us, time_us)
-        if has_key:
-            last[topic] = value
+        found = decode_object(value) if read[topic] else None
+        rank = all(reader(found) is not None for reader in read[topic]), has_key
+        if rank >= best[topic]:
+            best[topic], last[topic] = rank, value
     return latest_us, {topic: decode_object(last.get(topic)) or {} for topic in by_topic}
+
+
+def _readers_of(side: Side, names: Sequence[str]) -> list[Callable[[Any], Any]]:
+    return [value_reader(field) for field in side.fields if field.name in names]
 
 
 def _readable(records: Iterable[Record], sides: dict[str, Side]) -> Iterator[tuple[str, bytes, int, bool]]:
@@ -152,13 +176,47 @@ def asked_of(contract: Contract | Chain) -> dict[str, dict[str, list[Filter]]]:
     return {topic: dict(fields) for topic, fields in found.items()}
 
 
+def _with_required(side: Side, values: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """A sentinel with a number in each required field that no record had."""
+    found: Any = values
+    for field in side.fields:
+        if field.name in names and field.made.kind in NUMBERS and value_reader(field)(found) is None:
+            found = with_value(found, field.path, raw_value(number_of(side, field), field, None))
+    filled: dict[str, Any] = found
+    return filled
+
+
+def _with_id(side: Side, values: dict[str, Any], number: int, filters: list[Filter]) -> dict[str, Any]:
+    """A sentinel with an id of its own, unless the contract asks of the id what that does not pass."""
+    identity = next(field for field in side.fields if field.name == side.id)
+    kind = identity.made.kind
+    own: Any = number_of(side, identity) + number if kind in NUMBERS else f"sentinel-{side.topic}-{number}"
+    if filters and not passes(own, identity.made, filters):
+        return values
+    raw = raw_value(own, identity, raw_at(values, identity)) if kind in NUMBERS else own
+    found: dict[str, Any] = with_value(values, identity.path, raw)
+    return found
+
+
+def _readable_sentinel(
+    side: Side, values: dict[str, Any], time_ms: int, number: int, latest_us: int
+) -> Record:
+    """A sentinel; raises ``UsageError`` if its time is one that records of the side cannot have."""
+    with suppress(OverflowError, ValueError):
+        record = _sentinel(side, values, time_ms, slice_index=number)
+        if read_event(record.value_bytes(), side) is not None:
+            return record
+    raise UsageError(
+        f"no record of {side.topic} can be so late that all rows are owed",
+        detail=f"the last event of the trace is at {write_time(latest_us)}, and a record of {side.topic} would have to"
+        f" be at {write_time(time_ms * 1000)}",
+        hint="correct the event time of that event: one in milliseconds that is read as seconds, say",
+    )
+
+
 def _sentinel(side: Side, values: dict[str, Any], time_ms: int, *, slice_index: int) -> Record:
-    fields = {field.name: field for field in side.fields}
-    identity, time = fields[side.id], fields[side.time]
-    name: Any = f"sentinel-{side.topic}-{slice_index}"
-    if identity.made.kind in NUMBERS:
-        name = raw_value(number_of(side, identity) + slice_index, identity, raw_at(values, identity))
-    found: Any = with_value(values, identity.path, name)
+    time = next(field for field in side.fields if field.name == side.time)
+    found: Any = values
     if len(time.path) == 1:
         found = {name: value for name, value in found.items() if name != time.path[0]}
     if side.time_format != ISO:

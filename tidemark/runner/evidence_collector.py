@@ -28,7 +28,7 @@ from tidemark.formats.record_files import PARQUET, count_records
 from tidemark.formats.seal import file_sha256
 from tidemark.formats.storage import convert_file, parquet_digests, write_records
 from tidemark.formats.time_forms import moment_ms
-from tidemark.formats.trace import TraceReader, trace_sha256
+from tidemark.formats.trace import Header, TraceReader, trace_sha256
 from tidemark.kafka import client as kafka
 from tidemark.kafka.connection import Broker
 from tidemark.oracle.coverage import written_kills
@@ -52,6 +52,8 @@ LOG_S = 90.0
 STATUS_S = 60.0
 """Calibration: a driver answers in milliseconds."""
 
+_OF_SLICES = ("late_row_dropped", "edge_row_seen")
+"""Goals of a trace that are sure to be met only where each of its slices is a batch."""
 _OF_SINK = {
     "exactly-once": Delivery.EXACTLY_ONCE,
     "spark": Delivery.AT_LEAST_ONCE,
@@ -302,7 +304,7 @@ class Collector:
             delivery=promised(self._contract, self._options.sink, self._table),
             pace=self._options.pace or header.pace,
             inputs=inputs,
-            goals=["flushed", "all_input_read", *header.goals, *self._fault_goals()],
+            goals=["flushed", "all_input_read", *self._goals_of(header), *self._fault_goals()],
             waived=list(dict.fromkeys([*header.waived, *self._options.waive])),
             seed=self._options.seed,
             trace_sha256=trace_sha256(self._trace),
@@ -363,6 +365,11 @@ class Collector:
             name: InputTopic(topic, dict.fromkeys(ends.get(topic, {}), 0), ends.get(topic, {}))
             for name, topic in self._inputs.items()
         }
+
+    def _goals_of(self, header: Header) -> list[str]:
+        """The goals of a trace, but for those that depend on its slices where the run has another pace."""
+        is_another = self._options.pace not in (None, header.pace)
+        return [goal for goal in header.goals if not (is_another and goal in _OF_SLICES)]
 
     def _fault_goals(self) -> list[str]:
         """Goals of a run with faults: a batch that Spark's own sink wrote before a driver kill must appear twice."""

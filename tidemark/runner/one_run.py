@@ -269,6 +269,14 @@ def times_planned(spec: FaultSpec) -> int:
     return spec.count if spec.until is None or spec.until.is_seconds else spec.until.amount
 
 
+def slices_for_faults(options: RunOptions) -> list[str]:
+    """Words that give a generated trace some slices for each fault, unless its options say how many it has."""
+    said = {word.partition("=")[0] for word in options.generator}
+    if not options.fault_specs or said & {"--slices", "--events-per-second"}:
+        return []
+    return ["--slices", str(max(6, BATCHES_PER_FAULT * sum(map(times_planned, options.fault_specs))))]
+
+
 def _must_be_possible(options: RunOptions, spec: StackSpec) -> None:
     must_be_injectable(options, spec)
     if options.driver and (options.jars or options.packages):
@@ -351,15 +359,8 @@ def _prepare_trace(
         trace = directory.path / "trace.jsonl"
         numbers = ["--seed", str(options.seed), "--impressions", str(options.impressions)]
         pace = ["--pace", options.pace] if options.pace else []
-        if options.fault_specs and "--slices" not in options.generator:
-            pace += [
-                "--slices",
-                str(max(6, BATCHES_PER_FAULT * sum(map(times_planned, options.fault_specs)))),
-            ]
-        run_program(
-            ["producers", "generate", "--out", str(trace), *numbers, *pace, *options.generator],
-            timeout_s=PROGRAM_S,
-        )
+        words = [*numbers, *pace, *slices_for_faults(options), *options.generator]
+        run_program(["producers", "generate", "--out", str(trace), *words], timeout_s=PROGRAM_S)
     wanted = set(topics_of(contract))
     with TraceReader(trace) as reader:
         topics = set(reader.header.topics)

@@ -12,7 +12,7 @@ from producers.sentinels import make_sentinels
 from tidemark.errors import UsageError
 from tidemark.formats.contract import COMPARISONS, Bound, Contract, Filter, JoinKind, Output, Side, Term
 from tidemark.formats.events import read_event
-from tidemark.formats.record_fields import Field
+from tidemark.formats.record_fields import BIGINT, Field
 from tidemark.formats.trace import Header, Record, TopicSpec, write_trace
 
 CONTRACT = Contract(
@@ -36,6 +36,15 @@ def test_sentinels_move_the_watermark_past_every_row_that_is_still_owed(make):
     watermark_ms = min(event.time_us for event in events(sentinels)) // 1000 - 20_000
     assert watermark_ms - 20_001 > latest_us // 1000
     assert [record.topic for record in sentinels] == ["impressions", "clicks"]
+
+
+@pytest.mark.parametrize("window_ms", [5_000, 3_600_000, 86_400_000, 7 * 86_400_000])
+def test_sentinels_are_past_the_end_of_the_window_of_every_row(window_ms, make):
+    made = make(impressions=300)
+    _, sentinels = make_sentinels(replace(CONTRACT, bound=Bound(equal=True, window_ms=window_ms)), made.path)
+    latest_ms = max(event.time_us for _, event in made.events() if event) // 1000
+    watermark_ms = min(event.time_us for event in events(sentinels)) // 1000 - 20_000
+    assert watermark_ms > (latest_ms // window_ms + 1) * window_ms
 
 
 def test_sentinels_match_no_row_and_not_each_other(make):
@@ -202,3 +211,40 @@ def test_a_sentinel_passes_each_operator(op, tmp_path):
     _, (left, _) = make_sentinels(asked, path)
 
     assert COMPARISONS[op](json.loads(left.value)["price"], 5)
+
+
+@pytest.mark.parametrize("comparison", ["<", "<=", "=", "!=", ">", ">="])
+@pytest.mark.parametrize("is_key", [False, True])
+def test_a_sentinel_passes_what_the_contract_asks_of_its_id(comparison, is_key, tmp_path):
+    id_field = Field("click_id", None, BIGINT)
+    right = replace(CONTRACT.right, fields=(id_field,), filters=(Filter("click_id", comparison, 1000),))
+    if is_key:
+        right = replace(right, keys=("click_id", "ad_id"))
+    contract = replace(CONTRACT, right=right)
+    path = tmp_path / "trace.jsonl"
+    header = Header(
+        tidemark_trace=2, pace="backlog", topics={"impressions": TopicSpec(), "clicks": TopicSpec()}
+    )
+    value = {"click_id": 5, "user_id": "u", "ad_id": "a", "click_time": "2026-01-01T00:00:00Z"}
+    write_trace(path, header, [Record(topic="clicks", value=json.dumps(value), arrival_ms=1)])
+
+    _, (_, click) = make_sentinels(contract, path)
+
+    assert COMPARISONS[comparison](json.loads(click.value)["click_id"], 1000)
+
+
+@pytest.mark.parametrize("time_format", ["iso", "yyyy-MM-dd HH:mm:ss"])
+def test_an_event_at_the_end_of_time_is_an_error_that_says_which_and_when(time_format, tmp_path):
+    right = replace(CONTRACT.right, time_format=time_format)
+    path = tmp_path / "trace.jsonl"
+    header = Header(
+        tidemark_trace=2, pace="backlog", topics={"impressions": TopicSpec(), "clicks": TopicSpec()}
+    )
+    time = "9999-12-31T23:30:00Z" if time_format == "iso" else "9999-12-31 23:30:00"
+    value = {"click_id": "c", "user_id": "u", "ad_id": "a", "click_time": time}
+    write_trace(path, header, [Record(topic="clicks", value=json.dumps(value), arrival_ms=1)])
+
+    with pytest.raises(UsageError, match="no record of impressions can be so late") as error:
+        make_sentinels(replace(CONTRACT, right=right), path)
+
+    assert "9999-12-31T23:30:00" in error.value.detail

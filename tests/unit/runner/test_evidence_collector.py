@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 
 from tests.unit.test_report import CONTRACT
@@ -98,6 +99,13 @@ class Run:
         self._of = lambda options, places=places: Collector(options, CONTRACT, self.directory, stack, places)
         self.places = places
         self.collector = self._of(RunOptions("left_outer"))
+        self.header = header
+
+    def with_goals(self, pace, *goals):
+        """A stepped trace with these goals, at a pace."""
+        header = msgspec.structs.replace(self.header, pace="stepped", goals=list(goals))
+        write_trace(self.places.trace, header, [Record(topic="clicks", value="{}", arrival_ms=0, slice=0)])
+        self.collector = self._of(RunOptions("left_outer", pace=pace))
 
     def stored_as(self, evidence_format):
         self.collector = self._of(RunOptions("left_outer", evidence_format=evidence_format))
@@ -174,6 +182,18 @@ def test_a_successful_run_has_all_files(run):
     assert run.failed_tasks() == [1, 1]
     assert run.directory.manifest.notes == []
     assert run.directory.manifest.inputs["impressions"].end_offsets == {"0": 3}
+
+
+@pytest.mark.parametrize(
+    ("pace", "kept"),
+    [(None, ["late_row_dropped", "edge_row_seen", "null_key_seen"]), ("timed", ["null_key_seen"])],
+)
+def test_at_another_pace_a_run_does_not_owe_what_only_the_slices_of_its_trace_give(pace, kept, run):
+    run.with_goals(pace, "late_row_dropped", "edge_row_seen", "null_key_seen")
+    run.collector.drain()
+    run.collector.finish()
+
+    assert run.directory.manifest.goals[2:] == kept
 
 
 def test_a_query_that_hung_while_it_stopped_keeps_the_log_that_its_error_points_to(run):

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.oracle.histories import contract
 from tidemark.errors import UsageError
 from tidemark.runner import RunOptions, new_run_directory
-from tidemark.runner.one_run import _must_be_possible, accepting
+from tidemark.runner.one_run import _must_be_possible, accepting, slices_for_faults
 from tidemark.runner.run_options import PARQUET_RECORDS, options_of
 from tidemark.stack import StackSpec
 
@@ -26,6 +26,22 @@ def test_the_command_of_a_run_has_every_option_that_affects_it(tmp_path):
     assert replayed.command() == (
         f"tidemark run inner --seed 4 --trace {tmp_path}/t.jsonl --sink spark --faults 'executor*2,driver@written'"
     )
+
+
+@pytest.mark.parametrize(
+    ("faults", "generator", "words"),
+    [
+        ("", (), []),
+        ("driver*2,broker", (), ["--slices", "6"]),
+        ("driver*4", (), ["--slices", "8"]),
+        ("driver*4", ("--slices", "5"), []),
+        ("driver*4", ("--slices=5",), []),
+        ("driver*4", ("--events-per-second", "5"), []),
+        ("driver*4", ("--events-per-second=5",), []),
+    ],
+)
+def test_a_trace_has_slices_for_each_fault_unless_its_options_say_how_many(faults, generator, words):
+    assert slices_for_faults(RunOptions("inner", faults=faults, generator=generator)) == words
 
 
 @pytest.mark.parametrize(
