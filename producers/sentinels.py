@@ -55,7 +55,7 @@ def make_sentinels(contract: Contract | Chain, path: Path, *, rounds: int = 1) -
                     f"the trace {str(path)!r} has no topic {side.topic!r}",
                     hint=f"contract {contract.name!r} reads {' and '.join(repr(one.topic) for one in sides)}",
                 )
-        required = required_of(contract)
+        required = _required_of(contract)
         latest_us, templates = _scan(reader, sides, required)
         topics = reader.header.topics
     reach_ms = _reach_ms(contract)
@@ -116,7 +116,7 @@ def _bound_ms(bound: Bound) -> int:
     return max(abs(end) for end in (bound.lower_ms or 0, bound.upper_ms or 0)) + (bound.window_ms or 0)
 
 
-def required_of(contract: Contract | Chain) -> dict[str, tuple[str, ...]]:
+def _required_of(contract: Contract | Chain) -> dict[str, tuple[str, ...]]:
     """Topic -> the fields without which a chain filters a record out."""
     found: dict[str, tuple[str, ...]] = {}
     for source in contract.sources if isinstance(contract, Chain) else ():

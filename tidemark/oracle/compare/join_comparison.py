@@ -110,7 +110,7 @@ class JoinComparison:
         self._owing = [plan.committed for plan in plans]
         self._most = [most_copies(history.manifest, plan, history.deaths) for plan in plans]
         self._came_again: Counter[int] = Counter()
-        self._alike: dict[int, int] = {}
+        self._alike: dict[Hashable, int] = {}
         """Of rows with the same ids and batch the one that all copies are taken for -> how many of them there are."""
         self._first_alike: dict[Hashable, int] = {}
         """Each of these rows -> that one."""
@@ -188,14 +188,11 @@ class JoinComparison:
         for copy in self._copies:
             yield copy if copy.row not in first else copy._replace(row=first[copy.row])
 
-    def _owed(self, row: Hashable) -> int:
-        return self._alike.get(row, 1) if isinstance(row, int) else 1
-
     def _judge_order(self) -> None:
         """Rows that were not in the topic when a later batch was written there."""
         rest = self._history.rest
         known = None if rest is None else rest.first_places
-        for one in misordered(self._right_rows, self._owed, known):
+        for one in misordered(self._right_rows, lambda row: self._alike.get(row, 1), known):
             identity, batch, place = one.record
             assert isinstance(identity, int)
             self._add("misordered_rows", identity, one.why, OutputPosition(batch, place))
